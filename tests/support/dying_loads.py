@@ -1,10 +1,11 @@
-"""A process that dies at a write: of a lake table, or of its ledger."""
+"""A process that dies or stalls at a write: of a lake table, or of its ledger."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from tests.support.target_rigs import LakeRig
 from ticdc_replay.spark.sql import SparkSql
 from ticdc_replay.storage.file import FileStore
 
@@ -35,20 +36,62 @@ class Dying:
 
     def patched(self, patch: pytest.MonkeyPatch) -> None:
         """Watch all writes."""
-        run = SparkSql.run
+        _watch(patch, lambda _, do: self.write(do), ("put", "put_once", "update"))
 
-        def statement(sql: SparkSql, text: str, settings: Mapping[str, str] = {}) -> Any:
-            if text.startswith(("SELECT", "SHOW", "DESCRIBE")):
-                return run(sql, text, settings)
-            return self.write(lambda: run(sql, text, settings))
 
-        patch.setattr(SparkSql, "run", statement)
-        for name in ("put", "put_once", "update"):
-            original = getattr(FileStore, name)
+class KilledError(Exception):
+    """The process dies here: nothing in the library catches it."""
 
-            def store(own: FileStore, object_name: str, *rest: Any, original: Any = original) -> Any:
-                if "lease" in object_name or "ledger" not in own.root:
-                    return original(own, object_name, *rest)
-                return self.write(lambda: original(own, object_name, *rest))
 
-            patch.setattr(FileStore, name, store)
+class Stalling:
+    """An attempt that stalls before its *number*-th write after it took the lease, of those that begin with *only*, until
+    *meanwhile* is done. Its lease has ended by then. It is killed right after that write, or, if not *killed*, goes on."""
+
+    def __init__(
+        self, lake: LakeRig, number: int, meanwhile: Callable[[], object], *, killed: bool, only: str = ""
+    ) -> None:
+        self.lake, self.left, self.meanwhile, self.killed, self.only = lake, number, meanwhile, killed, only
+        self.stalled = ""
+
+    def write(self, what: str, do: Callable[[], Any]) -> Any:
+        """*do*, which is the write *what*."""
+        leases = list(self.lake.ledger.rglob("lease.json"))
+        is_held = any('"token":""' not in lease.read_text() for lease in leases)
+        if self.stalled or not is_held or not what.startswith(self.only):
+            return do()
+        self.left -= 1
+        if self.left:
+            return do()
+        self.stalled = what
+        for lease in leases:
+            lease.unlink()
+        self.meanwhile()
+        done = do()
+        if self.killed:
+            raise KilledError
+        return done
+
+    def patched(self, patch: pytest.MonkeyPatch) -> None:
+        """Watch all writes."""
+        _watch(patch, self.write, ("put", "update", "delete"))
+
+
+def _watch(patch: pytest.MonkeyPatch, write: Callable[[str, Callable[[], Any]], Any], methods: Sequence[str]) -> None:
+    """Have *write* do the statements that change tables, and what *methods* of a store do to a ledger, but for leases."""
+    run = SparkSql.run
+
+    def statement(sql: SparkSql, text: str, settings: Mapping[str, str] = {}) -> Any:
+        if text.startswith(("SELECT", "SHOW", "DESCRIBE")):
+            return run(sql, text, settings)
+        return write(text, lambda: run(sql, text, settings))
+
+    patch.setattr(SparkSql, "run", statement)
+    for name in methods:
+        original = getattr(FileStore, name)
+
+        def store(own: FileStore, object_name: str, *rest: Any, original: Any = original) -> Any:
+            if "lease" in object_name or "ledger" not in own.root:
+                return original(own, object_name, *rest)
+            return write(object_name, lambda: original(own, object_name, *rest))
+
+        patch.setattr(FileStore, name, store)

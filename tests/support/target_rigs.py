@@ -18,7 +18,7 @@ from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.spark.sql import SparkSql
-from ticdc_replay.targets.base import FloorRaised, LoadReport, TableReport
+from ticdc_replay.targets.base import FloorRaised, LoadReport, RebuildableTarget, TableReport
 from ticdc_replay.targets.base import Mirror as TargetMirror
 from ticdc_replay.targets.load import load, open_target
 from ticdc_replay.targets.sql import Sql
@@ -68,9 +68,11 @@ class MirrorRig(ABC):
         return self.target(target).raise_floor(pipeline, TableName(schema, name), floor_ts)
 
     def forget(self, table: str, pipeline: str = "pipeline") -> str:
-        """Forget the mirror of *table*."""
+        """Forget what was loaded of *table*."""
         schema, _, name = table.partition(".")
-        return self.target(None).forget(pipeline, TableName(schema, name))
+        target = open_target(read_section(self.section), self.connections)
+        assert isinstance(target, RebuildableTarget)
+        return target.forget(pipeline, TableName(schema, name))
 
     def target(self, section: dict[str, object] | None) -> AnyMirror:
         """The target, for what people do to it."""

@@ -93,7 +93,7 @@ def floor(
 def forget(
     pipeline: PipelineFile, table: UpstreamTable, target: Mirror = None, connections: ConnectionsFile = None
 ) -> None:
-    """Forget a mirror table that was dropped, so that its windows can be loaded again and build it again."""
+    """Forget a mirror or history table that was dropped, so that its windows can be loaded again and build it again."""
     with opened(pipeline, connections) as context:
         name = mirrors.forget(context, _target(context, target), _table_name(table))
     say(f"{name} is forgotten: load its windows again")

@@ -55,6 +55,11 @@ class TargetSection(BaseModel):
         pipeline replaces it. None where workers of Python write all rows."""
         return {}
 
+    def secret_settings(self, connection: Connection | None) -> Mapping[str, str]:
+        """Spark settings that loads make in their session from *connection*, that of ``connection_id``. Spark's logs have
+        their names, and hide their values."""
+        return {}
+
     @property
     def connection_id(self) -> str | None:
         """The Airflow connection that it is reached by: its field ``connection``, where it has one."""

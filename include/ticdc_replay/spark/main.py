@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TicdcReplayError, TransientError
 from ticdc_replay.domain.visible import visible_lines
@@ -88,7 +89,7 @@ def _run(kind: str, job: JobSpec, connections: Connections) -> dict[str, int]:
     """What *job* did."""
     if kind_of(job) != kind:
         raise ConfigError(f"{sys.argv[1]} is the spec of a {kind_of(job)} job; this script runs {kind} jobs")
-    spark = open_session(f"ticdc-replay {title_of(job)}")
+    spark = open_session(f"ticdc-replay {title_of(job)}", _secrets(job, connections))
     try:
         require_executors(spark, job)
         match job:
@@ -107,6 +108,14 @@ def _run(kind: str, job: JobSpec, connections: Connections) -> dict[str, int]:
                 return run_maintain(spark, job, connections).counts
     finally:
         spark.stop()
+
+
+def _secrets(job: JobSpec, connections: Connections) -> Iterable[str]:
+    """The settings of the job's session whose values are secret."""
+    if not isinstance(job, LoadJob | MaintainJob):
+        return ()
+    target = read_section(job.target)
+    return target.secret_settings(connections.get(target.connection_id))
 
 
 def _added(parts: Iterable[object], *names: str) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """The Spark session of a job, and the private file that brings it its connections."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -11,9 +12,14 @@ from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.jobspec import CONNECTIONS_FILE_VARIABLE
 
 
-def open_session(name: str) -> SparkSession:
-    """The session of the submitted application *name*; master, resources and log level come from spark-submit."""
-    return SparkSession.builder.appName(name).config("spark.ui.showConsoleProgress", "false").getOrCreate()
+def open_session(name: str, secrets: Iterable[str] = ()) -> SparkSession:
+    """The session of the submitted application *name*; master, resources and log level come from spark-submit.
+
+    *secrets* are settings that the job makes later. Of a session's settings Spark's event log hides those alone that it
+    began with (``EventLoggingListener.redactProperties``).
+    """
+    builder = SparkSession.builder.appName(name).config("spark.ui.showConsoleProgress", "false")
+    return builder.config(map=dict.fromkeys(secrets, "not known yet")).getOrCreate()
 
 
 def read_connections() -> Connections:

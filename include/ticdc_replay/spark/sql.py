@@ -1,7 +1,7 @@
 """Spark SQL for targets that Spark writes to (``targets.sql.Sql``). Uses nothing that Spark Connect lacks."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ class SparkSql:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
+        self._hidden: set[str] = set()
         # PySpark logs each error with its stack before it raises it, also that of a table that is only looked for.
         PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         # A text is a text: Spark would put settings and variables of the environment in place of ${...} in a literal.
@@ -32,7 +33,7 @@ class SparkSql:
 
     def run(self, statement: str, settings: Mapping[str, str] = {}) -> list[dict[str, Any]]:
         """See ``Sql.run``."""
-        with _sql_errors():
+        with self._errors():
             before = {name: self._spark.conf.get(name, None) for name in settings}
             self.set(settings)
             try:
@@ -44,14 +45,15 @@ class SparkSql:
                     else:
                         self._spark.conf.set(name, value)
 
-    def set(self, settings: Mapping[str, str]) -> None:
+    def set(self, settings: Mapping[str, str], hidden: Collection[str] = ()) -> None:
         """See ``Sql.set``."""
+        self._hidden |= set(hidden)
         for name, value in settings.items():
             self._spark.conf.set(name, value)
 
     def columns(self, table: str) -> list[tuple[str, str, bool]]:
         """See ``Sql.columns``."""
-        with _sql_errors():
+        with self._errors():
             fields = self._spark.table(table).schema.fields
         return [(field.name, field.dataType.simpleString(), field.nullable) for field in fields]
 
@@ -60,13 +62,28 @@ class SparkSql:
         self, name: str, read: Callable[[Task], Iterator[pa.RecordBatch]], tasks: Sequence[Task], layout: str
     ) -> Iterator[None]:
         """See ``Sql.view``."""
-        with _sql_errors():
+        with self._errors():
             numbers = self._spark.range(0, len(tasks), 1, max(1, len(tasks)))
             numbers.mapInArrow(partial(_read_tasks, read, tuple(tasks)), layout).createOrReplaceTempView(name)
         try:
             yield
         finally:
             self._spark.catalog.dropTempView(name)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except PySparkException as error:
+            raise SqlError.of(error.getCondition() or "", self._shown(error)) from error
+        except Py4JError as error:
+            raise SqlError.of("", self._shown(error)) from error
+
+    def _shown(self, error: Exception) -> str:
+        text = _without_stack(error)
+        for value in self._hidden:
+            text = text.replace(value, "***")
+        return text[:_SHOWN]
 
 
 def _read_tasks(
@@ -77,16 +94,6 @@ def _read_tasks(
             yield from read(tasks[number])
 
 
-@contextmanager
-def _sql_errors() -> Iterator[None]:
-    try:
-        yield
-    except PySparkException as error:
-        raise SqlError.of(error.getCondition() or "", _without_stack(error)) from error
-    except Py4JError as error:
-        raise SqlError.of("", _without_stack(error)) from error
-
-
 def _without_stack(error: Exception) -> str:
     lines = (line for line in str(error).splitlines() if not line.lstrip().startswith(("at ", "... ")))
-    return "\n".join(lines)[:_SHOWN]
+    return "\n".join(lines)

@@ -229,7 +229,23 @@ class StoppedLoad(msgspec.Struct, frozen=True):
     report: TableReport
 
 
-class Mirror(Target[Config]):
+class RebuildableTarget(Target[Config]):
+    """A target with a ledger of what was loaded, in which one table can be forgotten, and then be built again."""
+
+    @abstractmethod
+    def require_gone(self, pipeline: str, table: TableName) -> None:
+        """Raise what ``forget`` would raise for what holds *table*; change nothing."""
+
+    @abstractmethod
+    def forget(self, pipeline: str, table: TableName) -> str:
+        """Forget what was loaded of *table*, so that its windows can be loaded again; the name of what held it.
+
+        Raises ConfigError if that still exists, where the ledger lies beside it, TargetMismatchError if it is of another
+        pipeline, and TransientError if the target is away.
+        """
+
+
+class Mirror(RebuildableTarget[Config]):
     """A target that holds the last version of each row."""
 
     @abstractmethod
@@ -246,17 +262,6 @@ class Mirror(Target[Config]):
 
         The mirror need not exist yet. Raises TargetMismatchError for a mirror of another pipeline, TransientError if
         the target is away.
-        """
-
-    @abstractmethod
-    def require_gone(self, pipeline: str, table: TableName) -> None:
-        """Raise what ``forget`` would raise for the mirror of *table*; change nothing."""
-
-    @abstractmethod
-    def forget(self, pipeline: str, table: TableName) -> str:
-        """Forget what was loaded into the mirror of *table*, so that its windows can be loaded again; its name.
-
-        Raises ConfigError if the mirror still exists, and what ``raise_floor`` raises.
         """
 
 

@@ -1,6 +1,6 @@
 """Spark SQL as targets use it: statements, and temporary views of what workers read. Works over Spark Connect, too."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
@@ -30,8 +30,8 @@ class Sql(Protocol):
     def run(self, statement: str, settings: Mapping[str, str] = ...) -> list[dict[str, Any]]:
         """The rows of *statement*, by column, with *settings* of the session for as long as it runs."""
 
-    def set(self, settings: Mapping[str, str]) -> None:
-        """Set *settings* of the session; they may be secrets, and are in no log."""
+    def set(self, settings: Mapping[str, str], hidden: Collection[str] = ()) -> None:
+        """Set *settings* of the session; they are in no log. No SqlError shows a text that is *hidden*."""
 
     def columns(self, table: str) -> list[tuple[str, str, bool]]:
         """Name, type and nullability of each column of *table*, an SQL name. The type is as in a CREATE TABLE."""

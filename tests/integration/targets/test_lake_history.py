@@ -171,6 +171,26 @@ def test_readers_see_nothing_but_appends_until_a_slice_is_replaced(
     assert history.rows("SELECT name FROM shop.orders.refs") == [("main",)]
 
 
+def test_a_history_that_was_dropped_by_hand_is_made_again_once_it_is_forgotten(
+    lake_spark: SparkSession, artifacts: Path, tmp_path: Path
+) -> None:
+    history = LakeRig("iceberg", lake_spark, tmp_path, mode="history")
+    for from_ts in (0, 100):
+        history.load(window(artifacts, from_ts, from_ts + 100))
+    history.execute("DROP TABLE shop.orders PURGE")
+    with pytest.raises(
+        TargetMismatchError, match=r"dropped by hand.*mirror forget <pipeline> shop.orders --target mirror"
+    ):
+        history.load(window(artifacts, 200, 300))
+    with pytest.raises(TargetMismatchError, match="mirror of pipeline pipeline"):
+        history.forget("shop.orders", "another")
+    for _ in range(2):
+        history.forget("shop.orders")
+    for from_ts in (200, 0, 100):
+        history.load(window(artifacts, from_ts, from_ts + 100))
+    assert history.rows(VERSIONS) == found(ROWS)
+
+
 def test_values_keys_and_places(history: LakeRig, artifacts: Path) -> None:
     """Every type is read back; values that no typed column holds are set aside; rows without key have their place."""
     stored = pq.read_table(write_one_row(artifacts.parent)).to_pylist()[0]
@@ -253,3 +273,18 @@ def test_intervals_have_no_overlap_and_no_hole(
     assert [tuple(row) for row in computed.collect()] == sorted(expected, key=itemgetter(0, 2))
     with pytest.raises(PermanentError, match="load it in mode history"):
         rig.load(windows[1], tables=("shop.keyless",))
+
+
+def test_intervals_are_of_the_key_that_the_first_rows_have(
+    lake_spark: SparkSession, artifacts: Path, tmp_path: Path
+) -> None:
+    rig = LakeRig("iceberg", lake_spark, tmp_path, mode="scd2")
+    settings = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db", "jdbc.schema-version": "V1"}
+    rig.section["settings"] = {**settings, "warehouse": str(tmp_path / "warehouse")}
+    rig.load(Changelog(artifacts, 0, 100).ddl(50, "TRUNCATE TABLE orders", table="shop.orders"))
+    rig.load(window(artifacts, 100, 200, rows=[put(110, id=1, v="a"), put(120, id=1, v="b")]))
+    intervals = rig.rows("SELECT id, v, valid_from, valid_to FROM shop.orders ORDER BY valid_from")
+    assert intervals == [(1, "a", 110, 120), (1, "b", 120, None)]
+    other = table("shop.orders", {"id": INT, "v": TEXT}, ["v"])
+    with pytest.raises(TargetMismatchError, match="its rows are identified by id, and those of this window by v"):
+        rig.load(Changelog(artifacts, 200, 300).rows(other, [put(210, id=1, v="c")]))

@@ -1,6 +1,6 @@
 """An attempt that stalls until another one has loaded its window, and is killed whenever, leaves each version once."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,12 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.changelogs import Changelog, Row, delete, put, table
+from tests.support.dying_loads import KilledError, Stalling
 from tests.support.examples import NIGHTLY, counted
 from tests.support.target_rigs import LakeRig
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import SupersededError, TransientError
-from ticdc_replay.spark.sql import SparkSql
-from ticdc_replay.storage.file import FileStore
 
 pytestmark = pytest.mark.integration
 
@@ -35,54 +34,6 @@ def found(rows: Sequence[Row]) -> list[tuple[Any, ...]]:
     """What ``VERSIONS`` gives if the history has *rows*."""
     ordered = sorted(rows, key=lambda row: (row.commit_ts, row.op, row.cells["id"]))
     return [(row.cells["id"], row.cells.get("v"), row.op, row.commit_ts) for row in ordered]
-
-
-class KilledError(Exception):
-    """The process dies here: nothing in the library catches it."""
-
-
-class Stalling:
-    """An attempt that stalls before its *number*-th write after it took the lease, until *meanwhile* is done. Its lease has
-    ended by then. It is killed right after that write, or, if not *killed*, goes on."""
-
-    def __init__(self, history: LakeRig, number: int, meanwhile: Callable[[], object], *, killed: bool) -> None:
-        self.history, self.left, self.meanwhile, self.killed = history, number, meanwhile, killed
-        self.stalled = ""
-
-    def write(self, what: str, do: Callable[[], Any]) -> Any:
-        leases = list(self.history.ledger.rglob("lease.json"))
-        if self.stalled or not any('"token":""' not in lease.read_text() for lease in leases):
-            return do()
-        self.left -= 1
-        if self.left:
-            return do()
-        self.stalled = what
-        for lease in leases:
-            lease.unlink()
-        self.meanwhile()
-        done = do()
-        if self.killed:
-            raise KilledError
-        return done
-
-    def patched(self, patch: pytest.MonkeyPatch) -> None:
-        run = SparkSql.run
-
-        def statement(sql: SparkSql, text: str, settings: Mapping[str, str] = {}) -> Any:
-            if text.startswith(("SELECT", "SHOW", "DESCRIBE")):
-                return run(sql, text, settings)
-            return self.write(text, lambda: run(sql, text, settings))
-
-        patch.setattr(SparkSql, "run", statement)
-        for name in ("put", "update", "delete"):
-            original = getattr(FileStore, name)
-
-            def store(own: FileStore, object_name: str, *rest: Any, original: Any = original) -> Any:
-                if "lease" in object_name or "ledger" not in own.root:
-                    return original(own, object_name, *rest)
-                return self.write(object_name, lambda: original(own, object_name, *rest))
-
-            patch.setattr(FileStore, name, store)
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])

@@ -1,5 +1,6 @@
 """Whatever breaks, and whenever: a lake table is whole before and after, and the next load brings it to the same end state."""
 
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,13 +14,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.changelogs import Changelog, delete, put, table
-from tests.support.dying_loads import Dying, FaultError
+from tests.support.dying_loads import Dying, FaultError, KilledError, Stalling
 from tests.support.examples import counted
 from tests.support.in_process import in_process
 from tests.support.target_rigs import LakeRig
 from tests.support.waiting import PATIENCE_S, wait_for
 from ticdc_replay.domain.column_types import ColumnType
-from ticdc_replay.domain.errors import CommitStateUnknownError, TargetMismatchError, TransientError
+from ticdc_replay.domain.errors import CommitStateUnknownError, SupersededError, TargetMismatchError, TransientError
 from ticdc_replay.spark.sql import SparkSql
 from ticdc_replay.targets.lake.session import LakeSession
 from ticdc_replay.targets.load import load
@@ -73,6 +74,30 @@ def test_a_load_that_dies_at_any_write_leaves_nothing_half_applied(
     assert lake.rows("SELECT id FROM shop.items") == [(7,)]
     late = lake.load_table(Changelog(lake.folder / "late", 50, 100).rows(ORDERS, [put(60, id=2, v="late")]))
     assert (late.superseded, lake.rows(ORDERS_NOW)) == (1, AFTER)
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+@pytest.mark.parametrize("only", ["MERGE", pytest.param("", marks=pytest.mark.nightly)], ids=["MERGE", "any write"])
+@pytest.mark.parametrize("killed", [False, True], ids=["goes on", "killed"])
+def test_an_attempt_that_stalls_while_a_newer_run_loads_the_window_changes_nothing(
+    lake_spark: SparkSession, tmp_path: Path, only: str, killed: bool, kind: str
+) -> None:
+    for number in itertools.count(1):
+        lake = LakeRig(kind, lake_spark, tmp_path)
+        artifacts = lake.folder / "artifacts"
+        lake.load(Changelog(artifacts, 0, 100).rows(ORDERS, [put(10, id=1, v="old"), put(10, id=2, v="old")]))
+        broken = Changelog(artifacts, 100, 200).rows(ORDERS, [put(110, id=1, v="broken"), put(120, id=3, v="broken")])
+        newer = Changelog(artifacts, 100, 200, "newer").rows(ORDERS, [put(110, id=1, v="new"), delete(130, id=2)])
+        stalling = Stalling(lake, number, partial(lake.load, newer, generation=2), killed=killed, only=only)
+        with pytest.MonkeyPatch.context() as patch:
+            stalling.patched(patch)
+            with suppress(KilledError, TransientError, SupersededError):
+                lake.load(broken, generation=1)
+        if not stalling.stalled:
+            break
+        found = {row[0]: row[1] for row in lake.rows(ORDERS_NOW)}
+        assert (found[1], 2 in found) == ("new", False), stalling.stalled
+    assert number > 1
 
 
 def test_a_commit_whose_answer_was_lost_is_found_by_its_mark_and_counts(

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
+from types import SimpleNamespace
 from typing import Any
-from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
@@ -18,22 +18,24 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.changelogs import Changelog, Row, delete, put, table
+from tests.support.dying_loads import KilledError
 from tests.support.in_process import in_process
+from tests.support.target_rigs import LakeRig
 from tests.support.waiting import PATIENCE_S, wait_for
 from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain.column_types import ColumnType
-from ticdc_replay.domain.connections import Connections
 from ticdc_replay.jobspec import MaintainJob
 from ticdc_replay.spark.sql import SparkSql
 from ticdc_replay.storage import open_store
-from ticdc_replay.targets.base import LoadReport
+from ticdc_replay.targets.iceberg.table_format import Iceberg
 from ticdc_replay.targets.iceberg.upkeep import IcebergUpkeep
+from ticdc_replay.targets.lake import commits
 from ticdc_replay.targets.lake.document_store import DocumentStore
 from ticdc_replay.targets.lake.documents import TableDocument, report_name, state_name
+from ticdc_replay.targets.lake.history_ledger import HistoryLedger
 from ticdc_replay.targets.lake.ledger import LakeLedger
 from ticdc_replay.targets.lake.maintain import ATTEMPTS, has_no_report, maintain
 from ticdc_replay.targets.lake.mirror import format_of
-from ticdc_replay.targets.lake.section import TableLayout
 from ticdc_replay.targets.lake.table_format import Commit, load_name
 from ticdc_replay.targets.lake.upkeep import MaintainedTable, MaintenanceReport, Removed, TableUpkeep
 from ticdc_replay.targets.load import load
@@ -49,19 +51,14 @@ TARGET = Relation("shop", "orders")
 LATER = timedelta(days=30)
 
 
-class Lake:
+class Lake(LakeRig):
     """One table of a lake, its ledger and its changelogs."""
 
-    def __init__(self, kind: str, spark: SparkSession, folder: Path) -> None:
-        self.kind, self.sql, self.folder = kind, SparkSql(spark), folder
-        self.store = open_store((folder / "ledger").as_uri(), None)
-        tables = (folder / "tables").as_uri()
-        self.section: dict[str, object] = {"type": kind, "name": "lake", "ledger": (folder / "ledger").as_uri()}
-        if kind == "iceberg":
-            catalog = f"lake_{uuid4().hex[:12]}"
-            self.section |= {"catalog": catalog, "settings": {"type": "hadoop", "warehouse": tables}}
-        else:
-            self.section |= {"path": tables}
+    sql: SparkSql
+
+    def __init__(self, kind: str, spark: SparkSession, folder: Path, **section: object) -> None:
+        super().__init__(kind, spark, folder, **section)
+        self.store = open_store(self.ledger.as_uri(), None)
         config = read_section(self.section)
         self.format = format_of(config)  # type: ignore[arg-type]
         self.name = self.format.name_of(TARGET)
@@ -71,9 +68,6 @@ class Lake:
     def window(self, number: int, rows: Sequence[Row], run: str = "run") -> Changelog:
         """The changelog of the window from *number* x 100."""
         return Changelog(self.folder / "artifacts", 100 * number, 100 * number + 100, run=run).rows(ORDERS, list(rows))
-
-    def load(self, changelog: Changelog, execute: Any = in_process) -> LoadReport:
-        return load(changelog.job(self.section), Connections(), execute, 1, self.sql)
 
     def maintain(self, *, dry_run: bool = False) -> tuple[MaintenanceReport, MaintainedTable]:
         report = self.maintain_all("*.*", dry_run=dry_run)
@@ -91,7 +85,7 @@ class Lake:
             dry_run=dry_run,
             asked_at_ms=0,
         )
-        return maintain(job, Connections(), in_process, self.sql)
+        return maintain(job, self.connections, in_process, self.sql)
 
     def expire(self) -> Removed:
         """Remove snapshots as a maintenance in 30 days would."""
@@ -99,8 +93,8 @@ class Lake:
         is_open = partial(has_no_report, LakeLedger(self.store), TARGET)
         return self.upkeep.remove(TARGET, now + LATER, now - LATER, is_open, dry_run=False)
 
-    def rows(self, of: str = "") -> list[tuple[Any, ...]]:
-        return [tuple(row.values()) for row in self.sql.run(f"SELECT id, v FROM {self.name} {of} ORDER BY id")]
+    def orders(self, of: str = "") -> list[tuple[Any, ...]]:
+        return self.rows(f"SELECT id, v FROM {self.name} {of} ORDER BY id")
 
     def commits(self) -> list[str]:
         """Newest last."""
@@ -206,7 +200,7 @@ WINDOWS = {
 def test_many_small_loads_are_compacted_and_late_windows_stay_exact(lake: Lake) -> None:
     for number, rows in WINDOWS.items():
         lake.load(lake.window(number, rows))
-    before = lake.rows()
+    before = lake.orders()
     version = lake.commits()[-1]
     staged = lake.store.root.removeprefix("file://")
     Path(staged, "staging", "stage_dead_0_0").mkdir(parents=True)
@@ -238,8 +232,8 @@ def test_many_small_loads_are_compacted_and_late_windows_stay_exact(lake: Lake) 
     assert (line.is_compacted, line.conflicts, line.removed.snapshots, line.removed.kept) == (True, 0, 0, ())
     assert report.ledger_files == 2
     assert lake.store.info("deletes/stage_young-1.parquet") is not None
-    assert lake.rows() == before
-    assert lake.rows(f"VERSION AS OF {version}") == before, "time travel within keep_days"
+    assert lake.orders() == before
+    assert lake.orders(f"VERSION AS OF {version}") == before, "time travel within keep_days"
 
     # A load that read the old list may be reading the replaced files: they are old, but were replaced just now.
     assert {info.name for info in lake.store.list("deletes/")} >= listed
@@ -253,7 +247,7 @@ def test_many_small_loads_are_compacted_and_late_windows_stay_exact(lake: Lake) 
     # Window 4 has deleted 3: a put of it that comes now is older.
     late = [put(310, id=3, v="late"), put(310, id=20, v="late"), delete(320, id=2)]
     lake.load(lake.window(3, late))
-    assert lake.rows() == [row for row in before if row[0] != 2] + [(20, "late")]
+    assert lake.orders() == [row for row in before if row[0] != 2] + [(20, "late")]
     lake.drop_by_hand()
     assert lake.maintain()[1].outcome == "missing"
 
@@ -265,16 +259,16 @@ def test_a_compaction_while_a_load_merges_loses_nothing(lake: Lake, tmp_path: Pa
     sql = GatedSql(lake.sql, gate)
     changelog = lake.window(4, [put(410, id=2, v="new"), put(410, id=3, v="new"), delete(420, id=11)])
     with ThreadPoolExecutor(1) as pool:
-        loading = pool.submit(load, changelog.job(lake.section), Connections(), in_process, 1, sql)
+        loading = pool.submit(load, changelog.job(lake.section), lake.connections, in_process, 1, sql)
         try:
             wait_for("the load to merge", gate.reading.exists)
-            lake.upkeep.compact(TARGET, TableLayout())
+            lake.upkeep.compact(TARGET)
         finally:
             gate.go_on.touch()
         report = loading.result(PATIENCE_S)
     assert (report.tables[0].outcome, report.tables[0].upserted) == ("loaded", 2)
     assert sql.merges == 2, "the first one was refused, as the compaction came before it"
-    assert lake.rows() == [(2, "new"), (3, "new"), (12, "x"), (13, "x")]
+    assert lake.orders() == [(2, "new"), (3, "new"), (12, "x"), (13, "x")]
 
 
 def test_a_compaction_that_loads_come_before_is_tried_again_and_then_left(
@@ -284,11 +278,11 @@ def test_a_compaction_that_loads_come_before_is_tried_again_and_then_left(
     lake.load(lake.window(1, [put(110, id=1, v="x")]))
     compact, refused = IcebergUpkeep.compact, []
 
-    def conflicting(upkeep: IcebergUpkeep, target: Relation, layout: TableLayout) -> None:
+    def conflicting(upkeep: IcebergUpkeep, target: Relation) -> None:
         if len(refused) <= ATTEMPTS:
             refused.append(target)
             raise SqlError("org.apache.iceberg.exceptions.ValidationException: Missing required files to delete")
-        compact(upkeep, target, layout)
+        compact(upkeep, target)
 
     monkeypatch.setattr(IcebergUpkeep, "compact", conflicting)
     report, left = lake.maintain()
@@ -316,4 +310,96 @@ def test_a_load_that_the_ledger_has_no_report_of_is_found_when_its_snapshot_is_o
 
     assert lake.expire().kept == ()
     assert len(lake.commits()) == 1, "nothing holds the snapshot any more"
-    assert lake.rows() == [(2, "x")]
+    assert lake.orders() == [(2, "x")]
+
+
+def test_what_a_killed_load_left_on_its_branch_is_not_kept_and_does_not_count(
+    lake_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake("iceberg", lake_spark, tmp_path)
+    lake.load(lake.window(1, [put(110, id=1, v="x")]))
+    changelog = lake.window(2, [put(210, id=2, v="x")])
+
+    def killed(*_: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Iceberg, "publish", killed)
+        with pytest.raises(KilledError):
+            lake.load(changelog)
+    assert lake.orders() == [(1, "x")]
+    assert lake.expire().kept == ()
+    (line,) = lake.load(changelog).tables
+    assert (line.outcome, line.upserted) == ("loaded", 1)
+    assert lake.orders() == [(1, "x"), (2, "x")]
+
+
+HISTORY = "SELECT id, v, _op, _commit_ts FROM shop.orders ORDER BY _commit_ts, id"
+KEPT = {number: [put(100 * number + 10, id=number, v="x"), delete(100 * number + 20, id=number)] for number in range(6)}
+
+
+def history_of(*windows: Sequence[Row]) -> list[tuple[Any, ...]]:
+    """What ``HISTORY`` gives if these windows were loaded."""
+    return [(row.cells["id"], row.cells.get("v"), row.op, row.commit_ts) for rows in windows for row in rows]
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_slices_of_a_history_stay_exact_when_it_is_compacted_and_old_snapshots_go(
+    lake_spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(kind, lake_spark, tmp_path, mode="history")
+    for number in range(5):  # so many files are compacted
+        lake.load(lake.window(number, KEPT[number]))
+    before, version = history_of(*(KEPT[number] for number in range(5))), lake.commits()[-1]
+
+    def killed(*_: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Iceberg, "publish", killed)
+        patch.setattr(HistoryLedger, "note_done", killed)  # of Delta, whose commit is there by then
+        patch.setattr(commits, "time", SimpleNamespace(time=lambda: time.time() - 2 * LATER.total_seconds()))
+        with pytest.raises(KilledError):
+            lake.load(lake.window(5, KEPT[5]))
+
+    _, line = lake.maintain()
+    assert (line.outcome, line.removed.kept) == ("maintained", ())
+    assert line.after is not None
+    assert line.after.files == 1
+    whole = before if kind == "iceberg" else [*before, *history_of(KEPT[5])]
+    assert lake.rows(HISTORY) == whole
+    then = HISTORY.replace("shop.orders", f"shop.orders VERSION AS OF {version}")
+    assert lake.rows(then) == before, "time travel within keep_days"
+    assert lake.expire().kept == ()
+    if kind == "iceberg":
+        refs = lake.rows(f"SELECT name FROM {lake.name}.refs")
+        assert refs == [("main",)], "the branch of the load that was killed is old"
+        assert len(lake.commits()) == 1
+
+    again = lake.window(1, KEPT[1], run="again")
+    lake.load(again)
+    lake.load(lake.window(5, KEPT[5]))
+    lake.load(lake.window(0, KEPT[0]), reload=True)
+    assert lake.rows(HISTORY) == history_of(*KEPT.values())
+    assert lake.load_table(again).outcome == "done_before"
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_a_compaction_while_a_load_replaces_a_slice_loses_nothing(
+    lake_spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    lake = Lake(kind, lake_spark, tmp_path, mode="history")
+    for number in (0, 1, 2):
+        lake.load(lake.window(number, KEPT[number]))
+    newer = [put(110, id=1, v="newer"), put(130, id=4, v="newer")]
+    gate = Gate(tmp_path / "reading", tmp_path / "go_on")
+    with ThreadPoolExecutor(1) as pool:
+        job = lake.window(1, newer, run="newer").job(lake.section, generation=2)
+        loading = pool.submit(load, job, lake.connections, in_process, 1, GatedSql(lake.sql, gate))
+        try:
+            wait_for("the load to insert", gate.reading.exists)
+            lake.upkeep.compact(TARGET)
+        finally:
+            gate.go_on.touch()
+        assert loading.result(PATIENCE_S).tables[0].outcome == "loaded"
+    assert lake.rows(HISTORY) == history_of(KEPT[0], newer, KEPT[2])

@@ -48,6 +48,23 @@ def test_a_softly_deleted_row_stays_with_what_its_event_has_of_it(
     assert applied >= len(expected)
 
 
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_a_ledger_and_a_key_that_spark_takes_for_secrets(lake_spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    lake = LakeRig(kind, lake_spark, tmp_path / "password-tokens")
+    tokens = table("shop.tokens", {"access_token": INT, "v": TEXT}, ["access_token"])
+    for number, v in enumerate(("a", "b")):
+        rows = [put(100 * number + 10, access_token=1, v=v)]
+        lake.load(Changelog(tmp_path / "a", 100 * number, 100 * number + 100).rows(tokens, rows))
+    assert lake.rows("SELECT access_token, v FROM shop.tokens") == [(1, "b")]
+    lake.execute("""ALTER TABLE shop.tokens SET TBLPROPERTIES ('ticdc-replay.key' = '["access_token"]')""")
+    with pytest.raises(TargetMismatchError, match=r"Spark hides the table property ticdc-replay.key.*in hex"):
+        lake.load(Changelog(tmp_path / "a", 200, 300).rows(tokens, [put(210, access_token=1, v="c")]))
+    given = b'["access_token"]'.hex()
+    lake.execute(f"ALTER TABLE shop.tokens SET TBLPROPERTIES ('ticdc-replay.key' = '{given}')")
+    lake.load(Changelog(tmp_path / "a", 200, 300).rows(tokens, [put(210, access_token=1, v="c")]))
+    assert lake.rows("SELECT access_token, v FROM shop.tokens") == [(1, "c")]
+
+
 def test_of_a_delete_and_a_put_at_one_commit_ts_the_put_stays(lake_spark: SparkSession, tmp_path: Path) -> None:
     lake = LakeRig("iceberg", lake_spark, tmp_path, deletes="soft")
     lake.load(Changelog(tmp_path / "a", 0, 100, run="first").rows(ORDERS, [put(50, id=1, v="moved")]))
@@ -62,13 +79,18 @@ def test_a_table_without_marks_of_deletes_does_not_become_one_with_them(
 ) -> None:
     lake = LakeRig("iceberg", lake_spark, tmp_path)
     lake.load(Changelog(tmp_path / "a", 0, 100).rows(ORDERS, [put(10, id=1, v="a")]))
-    later = Changelog(tmp_path / "a", 100, 200).rows(ORDERS, [delete(110, id=1)])
+    lake.load(Changelog(tmp_path / "a", 200, 300).rows(ORDERS, [delete(250, id=2)]))
+    later = Changelog(tmp_path / "a", 100, 150).rows(ORDERS, [delete(110, id=1)])
     with pytest.raises(TargetMismatchError, match=r"has no column _is_deleted.*add it as a boolean"):
         lake.load(later, {"deletes": "soft"})
     lake.execute("ALTER TABLE shop.orders ADD COLUMN _is_deleted boolean")
     lake.execute("UPDATE shop.orders SET _is_deleted = false")
     lake.load(later, {"deletes": "soft"})
-    assert lake.rows("SELECT id, v, _commit_ts, _is_deleted FROM shop.orders") == [(1, None, 110, True)]
+    assert lake.rows(SOFT) == [(1, None, 110, True)]
+    late = Changelog(tmp_path / "a", 150, 200).rows(ORDERS, [put(160, id=2, v="late"), put(170, id=3, v="late")])
+    lake.load(late, {"deletes": "soft"})
+    expected = [(1, None, 110, True), (2, "late", 250, True), (3, "late", 170, False)]
+    assert lake.rows(SOFT) == expected, "a hard delete is remembered"
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
@@ -155,3 +177,29 @@ def test_deletes_of_windows_by_place_are_remembered_above_a_floor(lake_spark: Sp
     lake.load(Changelog(tmp_path / "a", 200, 300, order="place").rows(ORDERS, [delete(21, id=1), put(22, id=2, v="b")]))
     lake.load(Changelog(tmp_path / "a", 100, 200, order="place").rows(ORDERS, [put(10, id=1, v="a")]))
     assert lake.rows("SELECT id FROM shop.orders") == [(2,)]
+
+
+def test_a_mirror_that_was_renamed_by_hand_goes_on_and_keeps_its_files_from_the_next_one(
+    lake_spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = LakeRig("iceberg", lake_spark, tmp_path)
+    settings = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db", "jdbc.schema-version": "V1"}
+    lake.section["settings"] = {**settings, "warehouse": str(tmp_path / "warehouse")}
+    lake.load(Changelog(tmp_path / "a", 0, 100).rows(ORDERS, [put(10, id=1, v="a")]))
+    lake.spark.sql(f"ALTER TABLE {lake.catalog}.shop.orders RENAME TO shop.orders_2025")
+    lake.forget("shop.orders")
+    lake.raise_floor("shop.orders_2025", 150)
+    renamed = table("shop.orders_2025", {"id": INT, "v": TEXT})
+    later = Changelog(tmp_path / "a", 200, 300).rows(renamed, [put(210, id=2, v="b")])
+    later.rows(ORDERS, [put(220, id=3, v="c")])
+    with pytest.raises(TargetMismatchError, match="UNSET TBLPROPERTIES"):
+        lake.load(later)
+    lake.execute("ALTER TABLE shop.orders_2025 UNSET TBLPROPERTIES ('ticdc-replay.incarnation')")
+    lake.load(later)
+    assert lake.rows("SELECT id, v FROM shop.orders_2025 ORDER BY id") == [(1, "a"), (2, "b")]
+    assert lake.rows("SELECT id, v FROM shop.orders") == [(3, "c")]
+    folders = {
+        name: {row[0].rpartition("/data/")[0] for row in lake.rows(f"SELECT input_file_name() FROM shop.{name}")}
+        for name in ("orders", "orders_2025")
+    }
+    assert not folders["orders"] & folders["orders_2025"], "maintenance takes files of other tables for orphans"

@@ -9,7 +9,7 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.publish import brought, last_load
 from ticdc_replay.stages.upkeep.floor_guards import still_to_come
-from ticdc_replay.targets.base import FloorRaised, Mirror
+from ticdc_replay.targets.base import AnyTarget, FloorRaised, Mirror, RebuildableTarget
 from ticdc_replay.targets.load import open_target
 
 
@@ -41,17 +41,19 @@ def raise_floor(
 
 
 def forget(context: ReplayContext, target: str, table: TableName) -> str:
-    """Forget what was loaded into the mirror of *table* in *target*, also by re-drives, and its coverage; its name.
+    """Forget what was loaded of *table* into *target*, also by re-drives, and its coverage; the name of what held it.
 
-    Entries of such re-drives are open again. Safe to repeat. Raises ConfigError if *target* is no mirror or the mirror
-    still exists, and what ``Mirror.forget`` raises.
+    Entries of such re-drives are open again. Safe to repeat. Raises ConfigError if *target* has no ledger, and what
+    ``RebuildableTarget.forget`` raises.
     """
-    pipeline, mirror = context.pipeline.name, _mirror(context, target)
-    mirror.require_gone(pipeline, table)
+    pipeline, rebuilt = context.pipeline.name, _opened(context, target)
+    if not isinstance(rebuilt, RebuildableTarget):
+        raise ConfigError(f"{target} has no ledger, and nothing to forget: load its windows again with reload")
+    rebuilt.require_gone(pipeline, table)
     # First of all what is shown: the ledger alone decides whether windows are loaded again.
     place = context.place_of(target)
     context.state.coverage.forget(pipeline, place, table, _redrives_with(context, place, table))
-    return mirror.forget(pipeline, table)
+    return rebuilt.forget(pipeline, table)
 
 
 def _redrives_with(context: ReplayContext, place: str, table: TableName) -> list[str]:
@@ -65,10 +67,16 @@ def _redrives_with(context: ReplayContext, place: str, table: TableName) -> list
 
 
 def _mirror(context: ReplayContext, name: str) -> Mirror[Any]:
-    section = next((target for target in context.pipeline.targets if target.name == name), None)
-    if section is None or not section.is_mirror:
+    target = _opened(context, name)
+    if not isinstance(target, Mirror):
         mirrors = [target.name for target in context.pipeline.targets if target.is_mirror]
         raise ConfigError(f"{name} is not a mirror of the pipeline; its mirrors: {', '.join(mirrors) or 'none'}")
-    target = open_target(section, context.connections)
-    assert isinstance(target, Mirror), "a section that is a mirror makes one"
     return target
+
+
+def _opened(context: ReplayContext, name: str) -> AnyTarget:
+    section = next((target for target in context.pipeline.targets if target.name == name), None)
+    if section is None:
+        names = ", ".join(target.name for target in context.pipeline.targets)
+        raise ConfigError(f"{name} is not a target of the pipeline; its targets: {names}")
+    return open_target(section, context.connections)

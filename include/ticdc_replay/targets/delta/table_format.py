@@ -37,7 +37,7 @@ class Delta(TableFormat):
 
     def catalog_settings(self, secret: Mapping[str, str]) -> dict[str, str]:
         prefix = f"spark.sql.catalog.{self.config.catalog}"
-        return {f"{prefix}.{name}": value for name, value in {**self.config.settings, **secret}.items()}
+        return {f"{prefix}.{name}": value for name, value in self.config.settings.items()} | dict(secret)
 
     def name_of(self, target: Relation) -> str:
         if self.config.path is None:
@@ -96,7 +96,7 @@ class Delta(TableFormat):
             }
         return settings
 
-    def find_commit(self, sql: Sql, target: Relation, load: str) -> Commit | None:
+    def find_commit(self, sql: Sql, target: Relation, load: str, *, is_published: bool = False) -> Commit | None:
         name = self.name_of(target)
         for entry in sql.run(f"DESCRIBE HISTORY {name} LIMIT {_LOOKED_AT}"):
             version, metadata, metrics = (entry[part] for part in ("version", "userMetadata", "operationMetrics"))

@@ -1,14 +1,13 @@
 """Maintenance of Delta tables.
 
-Delta's log forgets commits by itself, after 30 days or what the table says. What its entry of a load is needed for stays
-longer: the table's state has the load as a transaction, so a repeat writes nothing.
+Delta's log forgets commits by itself, after 30 days or what the table says. A load that broke before its report, and is
+repeated later than that, merges its rows again, as a late one.
 """
 
 import math
 from datetime import UTC, datetime
 
 from ticdc_replay.targets.lake.dialect import string
-from ticdc_replay.targets.lake.section import TableLayout
 from ticdc_replay.targets.lake.table_format import properties_sql
 from ticdc_replay.targets.lake.tables import properties_of
 from ticdc_replay.targets.lake.upkeep import REWRITTEN_RATIO, IsOpen, Removed, TableSize, TableUpkeep
@@ -23,13 +22,18 @@ _LISTING_TASKS = "16"
 
 
 class DeltaUpkeep(TableUpkeep):
-    """Tables below a path, or of one catalog."""
+    """Tables below a path, or of one catalog.
+
+    On S3, two commits by Delta's own log store exclude each other in one driver alone (``S3SingleDriverLogStore``).
+    """
+
+    excludes_loads = True
 
     def size(self, target: Relation) -> TableSize:
         (detail,) = self._sql.run(f"DESCRIBE DETAIL {self._format.name_of(target)}")
         return TableSize(detail["numFiles"], detail["sizeInBytes"])
 
-    def compact(self, target: Relation, layout: TableLayout) -> None:
+    def compact(self, target: Relation) -> None:
         """OPTIMIZE also writes files with deletion vectors again, once enough of a file is deleted: no REORG is needed."""
         size = self._config.maintenance.target_file_bytes
         prefix = "spark.databricks.delta.optimize"

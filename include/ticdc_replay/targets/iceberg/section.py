@@ -40,5 +40,5 @@ class IcebergTarget(LakeSection):
 
     @staticmethod
     def folder_of(settings: Mapping[str, str]) -> str | None:
-        """The warehouse of those types of catalog that have tables there unless a namespace says otherwise."""
-        return settings.get("warehouse") if settings.get("type") in ("hadoop", "jdbc") else None
+        """The warehouse of a catalog without a server; any other gives each table a folder with a unique name."""
+        return settings.get("warehouse") if settings.get("type") == "hadoop" else None

@@ -19,8 +19,13 @@ from ticdc_replay.targets.mirror.planning.tables import Relation
 from ticdc_replay.targets.sql import Sql
 
 _PROPERTY = "spark.sql.iceberg.snapshot-property."
+_CONFLICTS = re.compile(
+    "(?i)conflicting|concurrently|found new|missing required files|missing data files|no deleted data files|"
+    "deleted manifest|new delete files|determine history"
+)
+"""In messages of Iceberg's ValidationExceptions: another commit came first. Without it, they would be raised again."""
 _ROWS = "spark.merge-into.num-target-rows-"
-_BRANCH = "ticdc_replay_"
+BRANCH = "ticdc_replay_"
 """Begin of the name of a branch on which the rows of a slice are changed."""
 _FIELD = re.compile(r"[<,]([^<>,:]+):")
 """The names in a struct's type."""
@@ -40,14 +45,16 @@ class Iceberg(TableFormat):
     changes_scales = False
 
     def catalog_settings(self, secret: Mapping[str, str]) -> dict[str, str]:
-        own = {**self.config.settings, **secret}
-        if not own:
-            return {}
         prefix = f"spark.sql.catalog.{self.config.catalog}"
+        own = {f"{prefix}.{name}": value for name, value in self.config.settings.items()} | dict(secret)
         # A catalog that caches tables does not see the commits of others for half a minute.
-        return {prefix: "org.apache.iceberg.spark.SparkCatalog", f"{prefix}.cache-enabled": "false"} | {
-            f"{prefix}.{name}": value for name, value in own.items()
+        usual = {
+            prefix: "org.apache.iceberg.spark.SparkCatalog",
+            f"{prefix}.cache-enabled": "false",
+            # Else a table has the folder of one that was renamed, whose files are orphans to it: maintenance removes them.
+            f"{prefix}.unique-table-location": "true",
         }
+        return usual | own if own else {}
 
     def name_of(self, target: Relation) -> str:
         return quoted(self.config.catalog, target.schema, target.table)
@@ -74,16 +81,12 @@ class Iceberg(TableFormat):
         return statements
 
     def open_branch(self, sql: Sql, target: Relation, branch: str) -> str:
-        """Branches that other loads have left are dropped: one of a load that goes on can't be published any more."""
         name = self.name_of(target)
-        for row in sql.run(f"SELECT name FROM {name}.refs WHERE type = 'BRANCH'"):
-            if row["name"].startswith(_BRANCH):
-                sql.run(f"ALTER TABLE {name} DROP BRANCH IF EXISTS {quoted(row['name'])}")
-        sql.run(f"ALTER TABLE {name} CREATE BRANCH {quoted(_BRANCH + branch)}")
-        return f"{name}.{quoted('branch_' + _BRANCH + branch)}"
+        sql.run(f"ALTER TABLE {name} CREATE BRANCH {quoted(BRANCH + branch)}")
+        return f"{name}.{quoted('branch_' + BRANCH + branch)}"
 
     def publish(self, sql: Sql, target: Relation, branch: str) -> None:
-        table, own = string(quoted(target.schema, target.table)), _BRANCH + branch
+        table, own = string(quoted(target.schema, target.table)), BRANCH + branch
         sql.run(f"CALL {quoted(self.config.catalog)}.system.fast_forward({table}, 'main', {string(own)})")
         sql.run(f"ALTER TABLE {self.name_of(target)} DROP BRANCH IF EXISTS {quoted(own)}")
 
@@ -101,30 +104,41 @@ class Iceberg(TableFormat):
     ) -> dict[str, str]:
         return {_PROPERTY + name: value for name, value in {LOAD: load, **entry}.items()}
 
-    def find_commit(self, sql: Sql, target: Relation, load: str) -> Commit | None:
+    def find_commit(self, sql: Sql, target: Relation, load: str, *, is_published: bool = False) -> Commit | None:
+        """Of a branch that was not published, no snapshot counts."""
         snapshots = f"{self.name_of(target)}.snapshots"
         found = sql.run(
             f"SELECT snapshot_id, summary FROM {snapshots} WHERE summary[{string(LOAD)}] = {string(load)} "
-            "ORDER BY committed_at DESC LIMIT 1"
+            "ORDER BY committed_at DESC"
         )
-        if not found:
-            return None
-        snapshot, summary = found[0]["snapshot_id"], found[0]["summary"]
-        if not any(name.startswith(_ROWS) for name in summary):
-            return Commit(str(snapshot), Counts())
-        return Commit(
-            str(snapshot),
-            Counts(
-                number(summary, [f"{_ROWS}inserted"]),
-                number(summary, [f"{_ROWS}updated"]),
-                number(summary, [f"{_ROWS}deleted"]),
-            ),
-        )
+        published = self.published(sql, target) if found and not is_published else set()
+        for row in found:
+            if is_published or row["snapshot_id"] in published:
+                return Commit(str(row["snapshot_id"]), _counts_of(row["summary"]))
+        return None
+
+    def published(self, sql: Sql, target: Relation) -> set[int]:
+        """The snapshots that the table has or had, and those of branches and tags that are not of loads."""
+        name = self.name_of(target)
+        parents = {
+            row["snapshot_id"]: row["parent_id"]
+            for row in sql.run(f"SELECT snapshot_id, parent_id FROM {name}.snapshots")
+        }
+        heads = sql.run(f"SELECT name, type, snapshot_id FROM {name}.refs")
+        found: set[int] = set()
+        for head in heads:
+            snapshot = head["snapshot_id"]
+            if head["type"] == "BRANCH" and head["name"].startswith(BRANCH):
+                continue
+            while snapshot in parents and snapshot not in found:
+                found.add(snapshot)
+                snapshot = parents[snapshot]
+        return found
 
     def is_conflict(self, text: str) -> bool:
-        return "is not an ancestor of" in text or any(
-            f"org.apache.iceberg.exceptions.{name}" in text for name in ("ValidationException", "CommitFailedException")
-        )
+        if "CommitFailedException" in text or "is not an ancestor of" in text:
+            return True
+        return "ValidationException" in text and _CONFLICTS.search(text) is not None
 
     def why_undroppable(self, sql: Sql, target: Relation, column: str) -> str | None:
         """Also if it is only in an old partition spec: Iceberg can't write to a table whose specs lack a column. The
@@ -150,3 +164,13 @@ class Iceberg(TableFormat):
 
     def is_unknown(self, text: str) -> bool:
         return "CommitStateUnknownException" in text
+
+
+def _counts_of(summary: Mapping[str, str]) -> Counts:
+    if not any(name.startswith(_ROWS) for name in summary):
+        return Counts()
+    return Counts(
+        number(summary, [f"{_ROWS}inserted"]),
+        number(summary, [f"{_ROWS}updated"]),
+        number(summary, [f"{_ROWS}deleted"]),
+    )

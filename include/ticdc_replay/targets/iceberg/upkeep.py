@@ -1,17 +1,20 @@
 """Maintenance of Iceberg tables, by the procedures of its catalog."""
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
-from ticdc_replay.targets.iceberg.table_format import Iceberg
+from ticdc_replay.targets.iceberg.table_format import BRANCH, Iceberg
 from ticdc_replay.targets.lake.dialect import quoted, string
-from ticdc_replay.targets.lake.section import TableLayout
 from ticdc_replay.targets.lake.table_format import LOAD
+from ticdc_replay.targets.lake.tables import properties_of
 from ticdc_replay.targets.lake.upkeep import REWRITTEN_RATIO, IsOpen, Removed, TableSize, TableUpkeep
 from ticdc_replay.targets.mirror.planning.tables import Relation
 
 _TAG = "ticdc_replay_"
 """Tags keep the snapshots of loads that the ledger has no report of."""
+_MADE = re.compile(BRANCH + r"(\d+)_")
+"""When a load made a branch, in s."""
 _DELETE_FILES = 8
 """So many files of deletes, and a data file is written again. In format 3 a file has one, whatever loads do."""
 _GROUP_FILES = 16
@@ -35,7 +38,7 @@ class IcebergUpkeep(TableUpkeep):
             sum(row["files"] for row in rows if row["content"] != 0),
         )
 
-    def compact(self, target: Relation, layout: TableLayout) -> None:
+    def compact(self, target: Relation) -> None:
         size = self._config.maintenance.target_file_bytes
         options = {
             "target-file-size-bytes": str(size),
@@ -47,8 +50,8 @@ class IcebergUpkeep(TableUpkeep):
         }
         pairs = ", ".join(f"{string(name)}, {string(value)}" for name, value in options.items())
         how = f", options => map({pairs})"
-        if layout.sort_by:
-            how += f", strategy => 'sort', sort_order => {string(', '.join(layout.sort_by))}"
+        if "sort-order" in properties_of(self._sql, self._format.name_of(target)):
+            how += ", strategy => 'sort'"  # by the table's own order, which its owner may have changed
         self._call("rewrite_data_files", target, how)
         self._call("rewrite_position_delete_files", target)
         self._call("rewrite_manifests", target, ", use_caching => false")
@@ -66,15 +69,26 @@ class IcebergUpkeep(TableUpkeep):
             for row in old
             if LOAD in row["summary"] and is_open(row["summary"])
         }
+        if loads:  # what a killed load has left on its branch alone is not in the table, and a tag would say that it is
+            published = self._format.published(self._sql, target)
+            loads = {snapshot: load for snapshot, load in loads.items() if snapshot in published}
         tagged = {
             ref: row["snapshot_id"] for ref, row in heads.items() if ref.startswith(_TAG) and row["type"] == "TAG"
         }
         for snapshot in [] if dry_run else loads.keys() - tagged.values():
             self._sql.run(f"ALTER TABLE {name} CREATE TAG {quoted(_TAG + str(snapshot))} AS OF VERSION {snapshot}")
         settled = [ref for ref, snapshot in tagged.items() if snapshot not in loads]
-        for ref in [] if dry_run else settled:
-            self._sql.run(f"ALTER TABLE {name} DROP TAG {quoted(ref)}")
-        held = {row["snapshot_id"] for ref, row in heads.items() if ref not in settled} | loads.keys()
+        abandoned = [
+            ref
+            for ref, row in heads.items()
+            if row["type"] == "BRANCH"
+            and (made := _MADE.match(ref)) is not None
+            and int(made[1]) < min(expired, orphaned).timestamp()
+        ]
+        for kind, refs in [] if dry_run else (("TAG", settled), ("BRANCH", abandoned)):
+            for ref in refs:
+                self._sql.run(f"ALTER TABLE {name} DROP {kind} {quoted(ref)}")
+        held = {row["snapshot_id"] for ref, row in heads.items() if ref not in (*settled, *abandoned)} | loads.keys()
         snapshots = len([row for row in old if row["snapshot_id"] not in held])
         if snapshots and not dry_run:
             arguments = f", older_than => {_moment(expired)}, retain_last => 1, stream_results => true"

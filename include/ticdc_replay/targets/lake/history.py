@@ -12,7 +12,6 @@ it. Order of writes, each of which may be repeated:
 A load that finds rows without a report, left by a kill between 4 and 5, replaces them.
 """
 
-import json
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,13 +32,12 @@ from ticdc_replay.domain.errors import (
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.schemas.changes import TableChanges, TableCreated
-from ticdc_replay.targets.base import Execute, Load, Loaded, StoreAddress, TableReport, Target, TargetColumn
+from ticdc_replay.targets.base import Execute, Load, Loaded, RebuildableTarget, StoreAddress, TableReport, TargetColumn
 from ticdc_replay.targets.database_ddl import with_creations_of, with_ddl_of
 from ticdc_replay.targets.ddl import changes_by_table
 from ticdc_replay.targets.generations import Mark, refuse_superseded, wants_any
 from ticdc_replay.targets.lake import scd2
-from ticdc_replay.targets.lake.dialect import lake_dialect, quoted
-from ticdc_replay.targets.lake.documents import state_name
+from ticdc_replay.targets.lake.dialect import lake_dialect, quoted, string
 from ticdc_replay.targets.lake.history_ledger import HistoryLedger, announced
 from ticdc_replay.targets.lake.history_rows import OP, OWN_TYPES, Checked, CheckTask, check
 from ticdc_replay.targets.lake.history_table import (
@@ -51,10 +49,11 @@ from ticdc_replay.targets.lake.history_table import (
 )
 from ticdc_replay.targets.lake.lease import HeldLease
 from ticdc_replay.targets.lake.mirror import format_of
-from ticdc_replay.targets.lake.section import LakeSection
+from ticdc_replay.targets.lake.section import LakeSection, hidden_in
 from ticdc_replay.targets.lake.session import LakeSession
 from ticdc_replay.targets.lake.stage import StagedFiles
-from ticdc_replay.targets.lake.table_format import INCARNATION, KEY, LEDGER
+from ticdc_replay.targets.lake.table_format import properties_sql
+from ticdc_replay.targets.lake.tables import own_properties
 from ticdc_replay.targets.lake.types import is_text
 from ticdc_replay.targets.mirror import dropped_databases
 from ticdc_replay.targets.mirror.marks import place_of
@@ -71,13 +70,32 @@ _TRIES = 3
 _Marks = frozenset[tuple[Mark, str | None]]
 
 
-class LakeHistory(Target[LakeSection]):
+class LakeHistory(RebuildableTarget[LakeSection]):
     """Loads changelogs into histories in Iceberg or Delta tables."""
+
+    def require_gone(self, pipeline: str, table: TableName) -> None:
+        """A load refuses a table that is still there."""
+        self._require_of(pipeline, self._ledger(), table)
+
+    def forget(self, pipeline: str, table: TableName) -> str:
+        ledger = self._ledger()
+        target = self._require_of(pipeline, ledger, table)
+        with ledger.hold(target, f"forget {table}"):
+            ledger.forget(target, target)
+        return str(target)
+
+    def _require_of(self, pipeline: str, ledger: HistoryLedger, table: TableName) -> Relation:
+        """The history of *table*, which is of *pipeline*."""
+        target = history_of(self.config, table)
+        state = ledger.state_of(target)
+        if state is not None:
+            refuse_others(target, state, pipeline, self.config.same_upstream_as)
+        return target
 
     def load(self, load: Load, execute: Execute) -> Loaded:
         self._refuse_what_cannot_be(load)
         with self._session(load) as session, session.translated("reach the catalog"):
-            session.sql.set(format_of(self.config).catalog_settings(self._secrets))
+            session.sql.set(format_of(self.config).catalog_settings(self._secrets), hidden_in(self._secrets))
             return _Attempt(self.config, load, session).run(execute)
 
     def _refuse_what_cannot_be(self, load: Load) -> None:
@@ -93,18 +111,30 @@ class LakeHistory(Target[LakeSection]):
 
     @contextmanager
     def _session(self, load: Load) -> Iterator[LakeSession]:
-        address = StoreAddress(self.config.ledger, self.connections.get(self.config.ledger_connection))
-        ledger = HistoryLedger(address.open())
-        session = LakeSession(load.sql, format_of(self.config), ledger, StagedFiles(address), load.attempt)
+        session = LakeSession(
+            load.sql, format_of(self.config), self._ledger(), StagedFiles(self._address), load.attempt
+        )
         try:
             yield session
         finally:
             session.close()
 
+    def _ledger(self) -> HistoryLedger:
+        return HistoryLedger(self._address.open())
+
     @property
-    def _secrets(self) -> dict[str, str]:
-        connection = self.connections.get(self.config.connection)
-        return {} if connection is None else {name: str(value) for name, value in connection.extra.items()}
+    def _address(self) -> StoreAddress:
+        return StoreAddress(self.config.ledger, self.connections.get(self.config.ledger_connection))
+
+    @property
+    def _secrets(self) -> Mapping[str, str]:
+        return self.config.secret_settings(self.connections.get(self.config.connection))
+
+
+def history_of(config: LakeSection, table: TableName) -> Relation:
+    """The table that has the history of *table*."""
+    dialect, suffix = lake_dialect(config.database), "_history" if config.mode == "scd2" else ""
+    return Relation(dialect.fit(config.db_schema or table.schema), dialect.fit(table.table + suffix))
 
 
 def _no_views(config: LakeSection) -> ConfigError:
@@ -183,10 +213,7 @@ class _Attempt:
         return Loaded(tables, tuple(sorted({file for each in tables for file in each.quarantine_files})), others)
 
     def _target(self, table: TableName) -> Relation:
-        suffix = "_history" if self._config.mode == "scd2" else ""
-        return Relation(
-            self._dialect.fit(self._config.db_schema or table.schema), self._dialect.fit(table.table + suffix)
-        )
+        return history_of(self._config, table)
 
     def _view(self, table: TableName) -> Relation:
         return Relation(self._dialect.fit(self._config.db_schema or table.schema), self._dialect.fit(table.table))
@@ -319,13 +346,13 @@ class _Attempt:
         done = None if load.reload else ledger.find_done(target, load.index.window, load.index.run_hash)
         if done is not None:  # another attempt has loaded it meanwhile
             return done
-        table = HistoryTable(self._session.sql, self._format, target)
+        table = HistoryTable(self._session.sql, self._format, target, each.table)
         with self._session.translated(f"prepare {target}"):
             ddl, newest_ts, told = self._prepare(each, table)
         empty = not newest_ts or newest_ts < load.index.window.from_ts
         inside = [entry for entry in ddl if load.index.window.from_ts <= entry[1] < load.index.window.to_ts]
         incarnation = ledger.incarnation_of(target) or ""
-        held = {run: of for run, of in ledger.runs_of(load, target).items() if run != load.index.run_hash}
+        held = {run: of for run, of in ledger.runs_of(target, load.index.window).items() if run != load.index.run_hash}
         redrives = _redrives_of(load.index.redrives or load.index.run_hash, held)
         table.note_emptied(load, incarnation, lease, [entry for entry in ddl if entry not in inside])
         if load.index.redrives is not None:
@@ -337,8 +364,8 @@ class _Attempt:
                 )
             commit = table.add(load, incarnation, lease, part, inside, each.key)
         else:
+            added = [self._part_of(run, each.table) for run in redrives]  # first, as a changelog may be gone
             ledger.end_runs(load, target, [run for run in (*held, load.index.run_hash) if run not in redrives])
-            added = [self._part_of(run, each.table) for run in redrives]
             commit = table.replace(load, incarnation, lease, [part, *added], inside, each.key, empty=empty)
         if self._config.mode == "scd2":
             self._make_view(each, table)
@@ -381,8 +408,8 @@ class _Attempt:
         told: list[str] = []
         if state is not None and state.newest_ts and found is None:
             raise TargetMismatchError(
-                f"{target} was dropped by hand, and its ledger has windows of it. Make it again from a copy; or remove "
-                f"{state_name(target)} from the ledger, and load all its windows again (reload)"
+                f"{target} was dropped by hand, and its ledger has windows of it. Make it again from a copy; or run "
+                f"`ticdc-replay mirror forget <pipeline> {each.table} --target {load.target}` and load its windows again"
             )
         floors = [] if state is None else self._floors(each.table)
         if state is None:
@@ -406,7 +433,7 @@ class _Attempt:
             self._make(each)
             told.append(f"create table {target}")
         elif self._config.mode == "scd2":
-            self._refuse_other_key(each, found.primary_key)
+            self._require_key(each, found.primary_key, ledger.incarnation_of(target) or "")
         told += table.fit(each.schemas)
         # Of windows that were loaded before there was a table to note it in.
         noted = {commit_ts for op, commit_ts, _ in ddl if op == "empty"}
@@ -424,7 +451,7 @@ class _Attempt:
     def _make(self, each: _Pending) -> None:
         config, target = self._config, each.target
         commit_ts = config.commit_ts_column
-        table = HistoryTable(self._session.sql, self._format, target)
+        table = HistoryTable(self._session.sql, self._format, target, each.table)
         needed = table.definitions(each.schemas).values()
         # First, because Delta has statistics, which find a slice, of the first columns alone.
         columns = [f"{quoted(commit_ts)} bigint NOT NULL"]
@@ -434,18 +461,23 @@ class _Attempt:
         columns += [f"{quoted(column.name)} {column.type}" for column in needed]
         incarnation = self._ledger.incarnation_of(target)
         assert incarnation is not None, "the ledger knows a table before it is made"
-        properties = {INCARNATION: incarnation, LEDGER: config.ledger, KEY: json.dumps(list(each.key))}
+        properties = own_properties(incarnation, config.ledger, each.key)
         self._session.create_schema(target.schema)
         layout = config.layout_of(each.table)
         for statement in self._format.create_table(target, ", ".join(columns), layout, properties, replaces=False):
             self._session.sql.run(statement)
 
-    def _refuse_other_key(self, each: _Pending, key: Sequence[str]) -> None:
+    def _require_key(self, each: _Pending, key: Sequence[str], incarnation: str) -> None:
+        """Note the key of the table's rows. Raises TargetMismatchError if rows of another *key* are there."""
         if each.key and key and set(each.key) != set(key):
             raise TargetMismatchError(
                 f"{each.target}: its rows are identified by {', '.join(key)}, and those of this window by {', '.join(each.key)}: "
-                "no interval goes over such a change. Rename the table by hand and load the window again, or use mode history"
+                "no interval goes over such a change. Load windows from the change on into a target with another `schema`, or "
+                "all of them in mode history"
             )
+        if each.key and not key:  # the first windows had rows or DDL of no known definition
+            noted = properties_sql(own_properties(incarnation, self._config.ledger, each.key), string)
+            self._session.sql.run(f"ALTER TABLE {self._format.name_of(each.target)} SET TBLPROPERTIES ({noted})")
 
     def _make_view(self, each: _Pending, table: HistoryTable) -> None:
         """Make the view, where it is not there or lacks a column."""
@@ -492,12 +524,12 @@ class _Attempt:
     def _empty(self, table: TableName, newer: _Marks) -> None:
         """Empty the slice that older runs of the window have left of *table*, and end their reports."""
         load, target = self._load, self._target(table)
-        history = HistoryTable(self._session.sql, self._format, target)
+        history = HistoryTable(self._session.sql, self._format, target, table)
         for left in reversed(range(_TRIES)):
             try:
                 with self._ledger.hold(target, load.attempt) as lease:
                     self._look_again(table, newer)
-                    held = self._ledger.runs_of(load, target)
+                    held = self._ledger.runs_of(target, load.index.window)
                     redrives = _redrives_of(load.index.run_hash, held)
                     others = [run for run in held if run not in redrives]
                     if redrives and not others:

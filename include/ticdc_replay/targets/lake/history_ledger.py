@@ -5,23 +5,13 @@ from collections.abc import Collection
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.generations import Mark
-from ticdc_replay.targets.lake.documents import Marks, WindowReport, marks_name, report_name, run_of, window_folder
+from ticdc_replay.targets.lake.documents import Marks, marks_name, report_name
 from ticdc_replay.targets.lake.ledger import LakeLedger
 from ticdc_replay.targets.mirror.planning.tables import Relation
 
 
 class HistoryLedger(LakeLedger):
     """The same documents. A slice is of the runs with a report: one run, and re-drives of its quarantine."""
-
-    def runs_of(self, load: Load, target: Relation) -> dict[str, str | None]:
-        """The runs that the slice of the load's window is of, each with the run whose quarantine it re-drives; sorted."""
-        incarnation = self.incarnation_of(target)
-        found = {}
-        for info in self._documents.store.list(window_folder(target, load.index.window)):
-            report = self._documents.read_now(info.name, WindowReport)
-            if report is not None and report.incarnation == incarnation:
-                found[run_of(info.name)] = report.redrives
-        return dict(sorted(found.items()))
 
     def end_runs(self, load: Load, target: Relation, runs: Collection[str]) -> None:
         """Let the slice of the load's window be of none of *runs* any more, at once."""

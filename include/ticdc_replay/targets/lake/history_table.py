@@ -4,8 +4,7 @@ The slice of a window are the rows whose commitTs is in it. A load replaces it i
 is the usual case, that is an append. A re-drive of a quarantine adds to it, and replaces equal versions.
 """
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 
@@ -20,8 +19,8 @@ from ticdc_replay.schemas.changes import TableChanges, kind_of
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.ddl import words_of
 from ticdc_replay.targets.lake import tables
+from ticdc_replay.targets.lake.commits import Statements, commit
 from ticdc_replay.targets.lake.dialect import quoted, string
-from ticdc_replay.targets.lake.errors import translate
 from ticdc_replay.targets.lake.history_rows import (
     DDL,
     OP,
@@ -34,18 +33,15 @@ from ticdc_replay.targets.lake.history_rows import (
 )
 from ticdc_replay.targets.lake.lease import HeldLease
 from ticdc_replay.targets.lake.section import LakeSection
-from ticdc_replay.targets.lake.table_format import RUN, WINDOW, TableFormat, Transaction, load_name
+from ticdc_replay.targets.lake.table_format import TableFormat, load_name
 from ticdc_replay.targets.lake.types import holds, spark_type
 from ticdc_replay.targets.mirror.planning.tables import ChangeType, ColumnDefinition, MakeColumn, Relation
-from ticdc_replay.targets.sql import Sql, SqlError
+from ticdc_replay.targets.sql import Sql
 
 _SLICES, _EMPTIED = "slices", "emptied"
 """What commits of a history change; for each the terms of the table's lease number the transactions of a format that has such."""
 _PART, _COPY = "_ticdc_replay_part", "_ticdc_replay_copy"
 """Columns of a query while it picks one of equal versions."""
-
-CONFLICTS = 5
-"""How often a commit is repeated because another one, such as a compaction, came first."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -99,10 +95,11 @@ def ddl_rows(changes: Sequence[TableChanges]) -> list[tuple[str, int, str]]:
 class HistoryTable:
     """One table. For an attempt that holds its lease."""
 
-    def __init__(self, sql: Sql, table_format: TableFormat, target: Relation) -> None:
+    def __init__(self, sql: Sql, table_format: TableFormat, target: Relation, source: TableName) -> None:
         self._sql = sql
         self._format = table_format
         self._target = target
+        self._source = source
         self._commit_ts = table_format.config.commit_ts_column
         self.name = table_format.name_of(target)
 
@@ -153,7 +150,8 @@ class HistoryTable:
     def _apart(self, column: str, before: str, after: str) -> TargetMismatchError:
         return TargetMismatchError(
             f"{self._target}: no type holds the values of column {column} before and after a change from {before} to {after} "
-            "unaltered. Rename the column in the table by hand, so that later rows get a new one, and load the window again"
+            "unaltered. Load all windows from before the change; then rename the column in the table by hand, so that later rows "
+            "get a new one, and load the window again"
         )
 
     def emptied_at(self, times: Sequence[int]) -> set[int]:
@@ -293,46 +291,11 @@ class HistoryTable:
         cells += [] if part is None else [f"{part} AS {_PART}"]
         return f"SELECT {', '.join(cells)} FROM VALUES {lines} AS ddl(op, ts, text)"
 
-    def _commit(
-        self,
-        load: Load,
-        incarnation: str,
-        lease: HeldLease,
-        what: str,
-        statements: Callable[[str, bool], Sequence[str]],
-    ) -> str:
-        """Run *statements*, which get the name to change and whether this is the first try; the snapshot or version.
-
-        An attempt that has lost *lease* changes nothing: see docs/decisions.md, Slices of a history in a lake.
-        """
+    def _commit(self, load: Load, incarnation: str, lease: HeldLease, what: str, statements: Statements) -> str:
+        """Run *statements* as one commit; the snapshot or version."""
         name = load_name(load.index.run_hash, load.index.window, incarnation, f"{load.attempt}/{what}")
-        entry = {
-            "ticdc-replay.pipeline": load.index.pipeline,
-            WINDOW: json.dumps(msgspec.to_builtins(load.index.window)),
-            RUN: load.index.run_hash,
-            "ticdc-replay.generation": str(load.generation),
-            "ticdc-replay.attempt": load.attempt,
-        }
-        settings = self._format.commit_settings(name, entry, Transaction(what, lease.term))
-        for number in range(CONFLICTS):
-            branch = f"{load.attempt}_{what}_{number}"
-            lease.verify()  # before branches of others go
-            try:
-                changed = self._format.open_branch(self._sql, self._target, branch)
-                lease.verify()
-                for statement in statements(changed, number == 0):
-                    self._sql.run(statement, settings)
-                lease.verify()
-                self._format.publish(self._sql, self._target, branch)
-                break
-            except SqlError as error:
-                lease.verify()
-                text = str(error)
-                again = self._format.is_conflict(text) or self._format.is_unknown(text)
-                if not again or number == CONFLICTS - 1:
-                    raise translate(error, self._format, f"load {self._target}") from error
-        done = self._format.find_commit(self._sql, self._target, name)
+        events = 0 if what == _EMPTIED else sum(version.rows for version in load.index.versions_of(self._source))
+        done = commit(self._sql, self._format, self._target, lease, load, name, events, statements, what=what)
         if done is None:
-            lease.verify()
             raise TransientError(f"{self._target} has not taken the rows, as it has those of a later load; try again")
         return done.id

@@ -226,6 +226,16 @@ class LakeLedger(BegunLoads):
         stopped = document.stopped_of(window, run_hash)
         return stopped.report if stopped is not None else None
 
+    def runs_of(self, target: Relation, window: Window) -> dict[str, str | None]:
+        """The runs that have loaded *window*, each with the run whose quarantine it re-drives; sorted."""
+        incarnation = self.incarnation_of(target)
+        found = {}
+        for info in self._documents.store.list(window_folder(target, window)):
+            report = self._documents.read_now(info.name, WindowReport)
+            if report is not None and report.incarnation == incarnation:
+                found[run_of(info.name)] = report.redrives
+        return dict(sorted(found.items()))
+
     def stopped_loads(self, target: Relation, pipeline: str) -> tuple[StoppedLoad, ...]:
         document = self._document(target)
         return tuple(

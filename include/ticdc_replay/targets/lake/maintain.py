@@ -1,13 +1,14 @@
 """Maintains the lake tables of one target: compacts files and tombstones, and removes what nothing needs.
 
-No lease is held: each statement is one commit, which gives way to a load's, and a load repeats a MERGE that a
-compaction came before.
+Each statement is one commit, which gives way to a load's, and a load repeats a MERGE that a compaction came before. So
+no lease is held, but for a format that can't exclude commits of two drivers at once.
 """
 
 import json
 import logging
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pkgutil import resolve_name
@@ -31,7 +32,7 @@ from ticdc_replay.targets.lake.documents import TableDocument, TombstoneFile, st
 from ticdc_replay.targets.lake.errors import NOT_FOUND, translate
 from ticdc_replay.targets.lake.ledger import LakeLedger
 from ticdc_replay.targets.lake.mirror import format_of
-from ticdc_replay.targets.lake.section import LakeSection
+from ticdc_replay.targets.lake.section import LakeSection, hidden_in
 from ticdc_replay.targets.lake.stage import DELETES, STAGING
 from ticdc_replay.targets.lake.table_format import INCARNATION, LOAD, RUN, WINDOW, load_name
 from ticdc_replay.targets.lake.tables import properties_of
@@ -81,7 +82,7 @@ class _Maintenance:
         self._config = section
         self._execute = execute
         self._sql = sql
-        self._secrets = connections.get(section.connection)
+        self._secrets = section.secret_settings(connections.get(section.connection))
         self._address = StoreAddress(section.ledger, connections.get(section.ledger_connection))
         self._store = self._address.open()
         self._ledger = LakeLedger(self._store)
@@ -91,8 +92,7 @@ class _Maintenance:
 
     def run(self) -> MaintenanceReport:
         began = time.monotonic()
-        extra = {} if self._secrets is None else self._secrets.extra
-        self._sql.set(self._format.catalog_settings({name: str(value) for name, value in extra.items()}))
+        self._sql.set(self._format.catalog_settings(self._secrets), hidden_in(self._secrets))
         wanted = TablePatterns(self._job.tables)
         tables = tuple(
             self._maintained(source, target)
@@ -155,13 +155,13 @@ class _Maintenance:
 
 def has_no_report(ledger: LakeLedger, target: Relation, mark: Mapping[str, str]) -> bool:
     """Whether *mark*, of a commit of *target*, is of a load that broke before *ledger* had its report: a repeat of the load
-    looks for the commit."""
+    looks for the commit. Nobody repeats it once the window has been loaded by another run."""
     if not mark.keys() >= {LOAD, RUN, WINDOW}:
         return False
     window = msgspec.convert(json.loads(mark[WINDOW]), Window)
     if mark[LOAD] != load_name(mark[RUN], window, ledger.incarnation_of(target) or ""):
         return False  # of an older mirror of the name, or of a reload: nobody looks for it
-    return ledger.report_of(target, window, mark[RUN]) is None
+    return ledger.report_of(target, window, mark[RUN]) is None and not ledger.runs_of(target, window)
 
 
 class _TableMaintenance:
@@ -174,7 +174,7 @@ class _TableMaintenance:
         self._name = job._format.name_of(target)
 
     def run(self) -> MaintainedTable:
-        job, upkeep, section = self._of, self._of._upkeep, self._of._config
+        job, upkeep = self._of, self._of._upkeep
         dry_run = job._job.dry_run
         incarnation = job._ledger.incarnation_of(self._target)
         found = self._incarnation()
@@ -182,6 +182,12 @@ class _TableMaintenance:
             outcome = "missing" if found is None else "not_ours"
             log.warning("%s: nothing is done, as the table is %s", self._target, outcome)
             return self._report(outcome=outcome)
+        attempt = f"maintenance {uuid4().hex}"
+        with job._ledger.hold(self._target, attempt) if upkeep.excludes_loads and not dry_run else nullcontext():
+            return self._maintained(dry_run=dry_run)
+
+    def _maintained(self, *, dry_run: bool) -> MaintainedTable:
+        job, upkeep, section = self._of, self._of._upkeep, self._of._config
         before = upkeep.size(self._target)
         conflicts, is_compacted = (0, False) if dry_run else self._compact()
         days = section.maintenance
@@ -227,10 +233,9 @@ class _TableMaintenance:
 
     def _compact(self) -> tuple[int, bool]:
         """Compact the table; the conflicts with loads, and whether it was done at last."""
-        layout = self._of._config.layout_of(self._source)
         for conflicts in range(ATTEMPTS):
             try:
-                self._of._upkeep.compact(self._target, layout)
+                self._of._upkeep.compact(self._target)
             except SqlError as error:
                 if not self._of._format.is_conflict(str(error)):
                     raise

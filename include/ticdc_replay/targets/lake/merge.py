@@ -4,34 +4,30 @@ Versions of a row are ordered by (version, delete < put), and an equal put overw
 delete stands in the ledger; or it stays, marked, and is a version like any other (``deletes: soft``).
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import Any
 
-import msgspec
-
 from ticdc_replay.changelog.files.version_order import OFFSET_BITS
 from ticdc_replay.domain.errors import TargetMismatchError
 from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.lake.commits import commit
 from ticdc_replay.targets.lake.dialect import quoted, string
 from ticdc_replay.targets.lake.documents import TombstoneFile
-from ticdc_replay.targets.lake.errors import translate
 from ticdc_replay.targets.lake.lease import HeldLease
 from ticdc_replay.targets.lake.ledger import LakeLedger
 from ticdc_replay.targets.lake.stage import DELETED_AT, ReadTask, StagedFiles, read_staged
-from ticdc_replay.targets.lake.table_format import RUN, WINDOW, Commit, Counts, TableFormat, Transaction, load_name
+from ticdc_replay.targets.lake.table_format import Commit, Counts, TableFormat, load_name
 from ticdc_replay.targets.mirror.planning.staged_rows import PUT, VERSION
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import FoundTable
 from ticdc_replay.targets.mirror.session import Merged
 from ticdc_replay.targets.mirror.staging import Staged
-from ticdc_replay.targets.sql import Sql, SqlError
+from ticdc_replay.targets.sql import Sql
 
-CONFLICTS = 5
-"""How often a MERGE is repeated because another commit, such as a compaction, came first."""
-
+_MERGES = "merges"
+"""What commits of a mirror change; see ``commit``."""
 
 _LITERALS: dict[str, Callable[[Any], str]] = {
     "int": str,
@@ -94,13 +90,13 @@ class Merge:
         before = self._format.find_commit(self._sql, plan.target, name) if once else None
         if before is not None:
             # An attempt that broke has committed. What it did counts; merged again, late, it repairs what came between.
-            late, once, name = True, False, f"{name}/{load.attempt}"
+            late, name = True, f"{name}/{load.attempt}"
         with ExitStack() as views:
             source = views.enter_context(self._source(late=late))
             deletes = self._deletes(source, late=late)
             if plan.order == "place":
                 self._refuse_moved(source)
-            done = self._commit(source, name, once=once)
+            done = self._commit(source, name)
         self._lease.verify()  # else another load may have decided by rows that were not there yet
         done = before or done
         counts = done.counts if done is not None else Counts()
@@ -125,7 +121,7 @@ class Merge:
                 views.enter_context(self._sql.view(view, read_staged, tasks, ", ".join(layout)))
                 selects.append(self._select(view, columns, defaults, floor))
             rows = " UNION ALL ".join(selects)
-            if late and not self._soft:
+            if late:  # also of soft deletes: the table may have had hard ones before
                 tombstones = views.enter_context(self._tombstones())
                 if tombstones:
                     key = ", ".join(quoted(column.target) for column in self._plan.key)
@@ -228,34 +224,16 @@ class Merge:
                         f"{self._plan.version_column} to 0 in all its rows, and raise the mirror's floor"
                     )
 
-    def _commit(self, source: str, name: str, *, once: bool) -> Commit | None:
-        """Merge *source*; again where another commit came first. None where nothing was to be changed."""
-        load = self._load
-        entry = {
-            "ticdc-replay.pipeline": load.index.pipeline,
-            WINDOW: json.dumps(msgspec.to_builtins(load.index.window)),
-            RUN: load.index.run_hash,
-            "ticdc-replay.generation": str(load.generation),
-            "ticdc-replay.events": str(self._staged.events),
-            "ticdc-replay.attempt": load.attempt,
-        }
-        settings = self._format.commit_settings(name, entry, Transaction(name, 1) if once else None)
-        for left in reversed(range(CONFLICTS)):
-            self._lease.still_held()
-            try:
-                self._sql.run(self._statement(source), settings)
-                break
-            except SqlError as error:
-                text = str(error)
-                if self._format.is_unknown(text):
-                    done = self._format.find_commit(self._sql, self._plan.target, name)
-                    if done is not None:
-                        return done
-                if not (left and self._format.is_conflict(text)):
-                    raise translate(error, self._format, f"load {self._plan.target}") from error
-        return self._format.find_commit(self._sql, self._plan.target, name)
+    def _commit(self, source: str, name: str) -> Commit | None:
+        """Merge *source*. None where nothing was to be changed."""
 
-    def _statement(self, source: str) -> str:
+        def statements(changed: str, _: bool) -> list[str]:
+            return [self._statement(changed, source)]
+
+        table, lease, events = self._plan.target, self._lease, self._staged.events
+        return commit(self._sql, self._format, table, lease, self._load, name, events, statements, what=_MERGES)
+
+    def _statement(self, table: str, source: str) -> str:
         version, new, put = f"t.{quoted(self._plan.version_column)}", f"s.{_NEW}", f"s.{_KEPT}"
         key = {column.target for column in self._plan.key}
         cells = {quoted(name): f"s.{quoted(name)}" for name in self._types if name != self._plan.version_column}
@@ -265,7 +243,7 @@ class Merge:
         updates = ", ".join(f"t.{name} = {cell}" for name, cell in cells.items() if name not in map(quoted, key))
         inserts = f"INSERT ({', '.join(cells)}) VALUES ({', '.join(cells.values())})"
         condition = " AND ".join([self._same_row("s", "t"), *self._ranges()])
-        merge = f"MERGE INTO {self._name} t USING {source} s ON {condition} "
+        merge = f"MERGE INTO {table} t USING {source} s ON {condition} "
         if self._soft:
             newer = f"{new} > {version} OR {new} = {version} AND ({put} OR t.{self._deleted})"
             return f"{merge}WHEN MATCHED AND ({newer}) THEN UPDATE SET {updates} WHEN NOT MATCHED THEN {inserts}"

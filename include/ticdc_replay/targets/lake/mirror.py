@@ -1,6 +1,6 @@
 """The mirror in a lake: what the room ``mirror`` does, over Spark SQL and a ledger in an object store."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pkgutil import resolve_name
 from typing import cast
@@ -12,7 +12,7 @@ from ticdc_replay.targets.base import Load, StoreAddress
 from ticdc_replay.targets.lake.dialect import lake_dialect
 from ticdc_replay.targets.lake.ledger import LakeLedger
 from ticdc_replay.targets.lake.merge import SOURCE_COLUMNS
-from ticdc_replay.targets.lake.section import LakeSection
+from ticdc_replay.targets.lake.section import LakeSection, hidden_in
 from ticdc_replay.targets.lake.session import LakeSession
 from ticdc_replay.targets.lake.stage import LakeDestination, StagedFiles, stage
 from ticdc_replay.targets.lake.table_format import TableFormat
@@ -87,7 +87,7 @@ class LakeMirror(DatabaseMirror[LakeSection]):
         session = self._session(load, load.attempt)
         try:
             with session.translated("reach the catalog"):
-                session.sql.set(format_of(self.config).catalog_settings(self._secrets))
+                session.sql.set(format_of(self.config).catalog_settings(self._secrets), hidden_in(self._secrets))
             yield session
         except BaseException:
             session.abandon()
@@ -101,9 +101,8 @@ class LakeMirror(DatabaseMirror[LakeSection]):
         return LakeSession(sql, format_of(self.config), LakeLedger(store), StagedFiles(self._address), attempt)
 
     @property
-    def _secrets(self) -> dict[str, str]:
-        connection = self.connections.get(self.config.connection)
-        return {} if connection is None else {name: str(value) for name, value in connection.extra.items()}
+    def _secrets(self) -> Mapping[str, str]:
+        return self.config.secret_settings(self.connections.get(self.config.connection))
 
     @property
     def _address(self) -> StoreAddress:

@@ -22,8 +22,13 @@ CatalogName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
 
 
 _SECRET_VALUE = re.compile(r"://[^/@?#]*:[^/@?#]*@|(?i:[?&;](password|pwd|sslpassword)=)")
-HIDDEN = "(?i)secret|passw|token|credential|access[._-]?key|account[._-]?key|sas"
+HIDDEN = "(?i)secret|passw|token|credential|authorization|access[._-]?key|account[._-]?key|sas"
 """A pattern: settings with such names are hidden by Spark in logs and events."""
+
+
+def hidden_in(settings: Mapping[str, str]) -> list[str]:
+    """The values of *settings* that are, or hold, a secret."""
+    return [value for name, value in settings.items() if re.search(HIDDEN, name) or _SECRET_VALUE.search(value)]
 
 
 class TableLayout(BaseModel):
@@ -129,6 +134,11 @@ class LakeSection(MirrorSection):
     @property
     def description(self) -> str:
         return f"{self.database} ({self.mode}) in {self.tables_place}"
+
+    def secret_settings(self, connection: Connection | None) -> Mapping[str, str]:
+        """Those of the catalog in the extra of *connection*."""
+        extra = {} if connection is None else connection.extra
+        return {f"spark.sql.catalog.{self.catalog}.{name}": str(value) for name, value in extra.items()}
 
     @property
     def connection_ids(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import msgspec
 from ticdc_replay.domain.errors import PermanentError, TargetMismatchError, TicdcReplayError
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.lake import merge, tables
+from ticdc_replay.targets.lake.commits import CONFLICTS
 from ticdc_replay.targets.lake.dialect import quoted, string
 from ticdc_replay.targets.lake.documents import BegunChange
 from ticdc_replay.targets.lake.errors import NOT_FOUND, translated
@@ -162,8 +163,9 @@ class LakeSession(Session):
             )
         if incarnation is not None and incarnation != self.ledger.incarnation_of(target):
             raise TargetMismatchError(
-                f"{target} is a mirror that its ledger no longer knows: it was forgotten, or the ledger was lost. Drop the "
-                "table, and load its windows again"
+                f"{target} is a mirror that its ledger no longer knows: it was forgotten or renamed, or the ledger was lost. "
+                "Drop the table, and load its windows again. If it holds all rows up to its floor (mirror floor), run ALTER "
+                f"TABLE … UNSET TBLPROPERTIES ('{INCARNATION}'), and the load again, which takes it over"
             )
 
     def is_empty(self, target: Relation) -> bool:
@@ -264,7 +266,7 @@ class LakeSession(Session):
         columns = [f"{quoted(column.name)} {column.type}" for column in table.columns]
         columns.append(f"{quoted(table.version_column)} bigint NOT NULL")
         columns += [f"{quoted(name)} boolean NOT NULL" for name in self._own_columns()]
-        properties = {INCARNATION: incarnation, LEDGER: self._ledger_uri, KEY: json.dumps(list(table.key))}
+        properties = tables.own_properties(incarnation, self._ledger_uri, table.key)
         layout = config.layout_of(source.source)
         replaces = self._properties(target) is not None
         for statement in self._format.create_table(target, ", ".join(columns), layout, properties, replaces=replaces):
@@ -298,7 +300,7 @@ class LakeSession(Session):
         assert looked is not None, "a table is made before rows are merged"
         assert incarnation is not None, "the ledger knows a table before rows are merged"
         if INCARNATION not in looked.properties:
-            marks = properties_sql({INCARNATION: incarnation, LEDGER: self._ledger_uri}, string)
+            marks = properties_sql(tables.own_properties(incarnation, self._ledger_uri), string)
             self._run(f"ALTER TABLE {self._format.name_of(target)} SET TBLPROPERTIES ({marks})")
 
     def _run(self, statement: str, settings: Mapping[str, str] = {}) -> None:
@@ -306,7 +308,7 @@ class LakeSession(Session):
         came first."""
         assert self._lease is not None, "begin_merge comes first"
         self._seen.clear()
-        for left in reversed(range(merge.CONFLICTS)):
+        for left in reversed(range(CONFLICTS)):
             self._lease.verify()
             try:
                 self.sql.run(statement, settings)

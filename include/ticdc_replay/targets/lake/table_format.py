@@ -1,11 +1,13 @@
 """What a table format brings: its statements that differ, and what its commits say."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
+from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.lake.dialect import quoted
 from ticdc_replay.targets.lake.section import LakeSection, TableLayout
 from ticdc_replay.targets.mirror.planning.tables import Relation
@@ -17,6 +19,8 @@ WINDOW = "ticdc-replay.window"
 """Beside ``LOAD``: the window of the load, as JSON."""
 RUN = "ticdc-replay.run"
 """Beside ``LOAD``: the run of the load."""
+ATTEMPT = "ticdc-replay.attempt"
+"""Beside ``LOAD``: the attempt of the load."""
 INCARNATION = "ticdc-replay.incarnation"
 """Table property: which of the tables of this name it is, as the ledger has it."""
 LEDGER = "ticdc-replay.ledger"
@@ -60,7 +64,7 @@ class TableFormat(ABC):
 
     @abstractmethod
     def catalog_settings(self, secret: Mapping[str, str]) -> dict[str, str]:
-        """The session's settings of the catalog, with those that are *secret*."""
+        """The session's settings of the catalog, with those that are *secret* (``secret_settings`` of the target)."""
 
     @abstractmethod
     def name_of(self, target: Relation) -> str:
@@ -80,8 +84,9 @@ class TableFormat(ABC):
         """
 
     def open_branch(self, sql: Sql, target: Relation, branch: str) -> str:
-        """The SQL name by which statements change the table, unseen by readers until ``publish``. Of a format without
-        branches the table itself, for one statement with a ``Transaction``. For an attempt that holds the table's lease."""
+        """The SQL name by which statements change the table, unseen by readers until ``publish``. *branch* begins with the
+        time in s, and is used once; maintenance removes what is left. Of a format without branches the table itself, for one
+        statement with a ``Transaction``."""
         return self.name_of(target)
 
     def publish(self, sql: Sql, target: Relation, branch: str) -> None:
@@ -115,8 +120,9 @@ class TableFormat(ABC):
         where the format has such."""
 
     @abstractmethod
-    def find_commit(self, sql: Sql, target: Relation, load: str) -> Commit | None:
-        """The newest commit of *load* to the table, None where the table's history has none."""
+    def find_commit(self, sql: Sql, target: Relation, load: str, *, is_published: bool = False) -> Commit | None:
+        """The newest commit of *load* to the table, None where the table's history has none. *is_published*: the newest one
+        with its mark is in the table, if there is one."""
 
     @abstractmethod
     def is_conflict(self, text: str) -> bool:
@@ -143,6 +149,18 @@ def properties_sql(properties: Mapping[str, str], literal: Any) -> str:
 def load_name(run_hash: str, window: object, incarnation: str, attempt: str = "") -> str:
     """The mark of a load in commits of one table. A reload has its *attempt* in it: each is a load of its own."""
     return "/".join(filter(None, (incarnation, str(window), run_hash, attempt)))
+
+
+def entry_of(load: Load, events: int) -> dict[str, str]:
+    """What a commit says of *load*, which brings so many *events* to the table, beside its mark."""
+    return {
+        "ticdc-replay.pipeline": load.index.pipeline,
+        WINDOW: json.dumps(msgspec.to_builtins(load.index.window)),
+        RUN: load.index.run_hash,
+        "ticdc-replay.generation": str(load.generation),
+        ATTEMPT: load.attempt,
+        "ticdc-replay.events": str(events),
+    }
 
 
 def number(found: Mapping[str, str], names: Sequence[str]) -> int:

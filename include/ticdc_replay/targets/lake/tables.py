@@ -1,11 +1,12 @@
 """Tables of a lake: their properties, and the statements that change one."""
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ticdc_replay.domain.errors import TargetMismatchError
 from ticdc_replay.targets.lake.dialect import quoted
-from ticdc_replay.targets.lake.table_format import TableFormat
+from ticdc_replay.targets.lake.table_format import INCARNATION, KEY, LEDGER, TableFormat
 from ticdc_replay.targets.mirror.planning.tables import (
     Action,
     ChangeDefault,
@@ -22,9 +23,39 @@ from ticdc_replay.targets.sql import Sql
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
+_HIDDEN = "*********(redacted)"
+"""What Spark shows in place of a value that looks like a secret (``Utils.REDACTION_REPLACEMENT_TEXT``)."""
+
+
+def own_properties(incarnation: str, ledger: str, key: Sequence[str] | None = None) -> dict[str, str]:
+    """The properties by which a table of *ledger* is known, with the columns *key* that identify a row.
+
+    Paths and columns may look like secrets to Spark, as ``access_token`` does, which hides them even from who asks for
+    them. So they are in hex.
+    """
+    texts = {LEDGER: ledger} if key is None else {LEDGER: ledger, KEY: json.dumps(list(key))}
+    return {INCARNATION: incarnation, **{name: text.encode().hex() for name, text in texts.items()}}
+
+
 def properties_of(sql: Sql, name: str) -> dict[str, str]:
-    """The properties of the table with the SQL *name*."""
-    return {row["key"]: row["value"] for row in sql.run(f"SHOW TBLPROPERTIES {name}")}
+    """The properties of the table with the SQL *name*; those of ``own_properties`` as they were given.
+
+    Raises TargetMismatchError where Spark hides one of these, which a person has set.
+    """
+    found = {row["key"]: row["value"] for row in sql.run(f"SHOW TBLPROPERTIES {name}")}
+    return found | {own: _given(name, own, found[own]) for own in (LEDGER, KEY) if own in found}
+
+
+def _given(table: str, name: str, value: str) -> str:
+    if value == _HIDDEN:
+        raise TargetMismatchError(
+            f"{table}: Spark hides the table property {name}, as its value looks like a secret. Set it to the same text in hex: "
+            f"SELECT lower(hex('…')), and ALTER TABLE … SET TBLPROPERTIES ('{name}' = '…')"
+        )
+    try:
+        return bytes.fromhex(value).decode()
+    except ValueError:  # a person has set it as text
+        return value
 
 
 def statements_of(table_format: TableFormat, target: Relation, action: Action) -> Iterator[str]:

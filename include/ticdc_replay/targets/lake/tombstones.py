@@ -57,4 +57,4 @@ def compact(task: CompactTask) -> TombstoneFile | None:
 def _key(filesystem: object, path: str) -> tuple[str, ...]:
     with file_errors(f"read {path}"):
         names = pq.read_schema(path, filesystem=filesystem).names
-    return tuple(name for name in names if name != DELETED_AT)
+    return tuple(sorted(name for name in names if name != DELETED_AT))

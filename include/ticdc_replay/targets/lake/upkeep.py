@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.targets.lake.section import LakeSection, TableLayout
+from ticdc_replay.targets.lake.section import LakeSection
 from ticdc_replay.targets.lake.table_format import TableFormat
 from ticdc_replay.targets.mirror.planning.tables import Relation
 from ticdc_replay.targets.sql import Sql
@@ -43,6 +43,9 @@ class Removed(msgspec.Struct, frozen=True):
 class TableUpkeep(ABC):
     """The maintenance of the tables of one format. Every method raises SqlError; each may run beside loads."""
 
+    excludes_loads = False
+    """Whether loads must wait meanwhile: where a commit of another driver may be lost."""
+
     def __init__(self, sql: Sql, table_format: TableFormat) -> None:
         self._sql = sql
         self._format = table_format
@@ -56,7 +59,7 @@ class TableUpkeep(ABC):
         """The size of the current snapshot."""
 
     @abstractmethod
-    def compact(self, target: Relation, layout: TableLayout) -> None:
+    def compact(self, target: Relation) -> None:
         """Write small files, and files with many deleted rows, again. A conflict with a load leaves the table as it was."""
 
     @abstractmethod

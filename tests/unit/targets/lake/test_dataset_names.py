@@ -14,7 +14,7 @@ CASES: dict[str, tuple[dict[str, object], dict[str, str], list[tuple[str, str]]]
     "jdbc, by connection": (
         {"type": "iceberg", "catalog": "lake", "settings": {"type": "jdbc"}},
         {"uri": "jdbc:postgresql://db/catalog?password=hunter2", "warehouse": "s3a://lake/tables/"},
-        [("s3://lake", "tables/shop/orders"), ("s3a://lake/tables", "shop.orders")],
+        [("s3a://lake/tables", "shop.orders")],
     ),
     "rest, whose server knows where tables lie": (
         {"type": "iceberg", "catalog": "lake", "settings": {"type": "rest", "warehouse": "prod"}},

@@ -7,12 +7,12 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.integration.targets.conftest import Mirror
 from tests.support.changelogs import Changelog, Row, table
 from tests.support.examples import examples
+from tests.support.target_rigs import MirrorRig, PostgresRig
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.targets import last_versions
 from ticdc_replay.targets.mirror import load as mirror_load
@@ -75,33 +75,37 @@ def applied_in_order(versions: list[Row]) -> list[tuple[int, str, int, int]]:
     return sorted((*key, *rest) for key, rest in rows.items())
 
 
-@settings(max_examples=examples(0.2), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(versions=VERSIONS, plan=PLANS, shuffled=st.randoms())
+SHARES = {"postgres": 0.2, "iceberg": 0.02, "delta": 0.01}
+"""How many examples a kind of mirror has time for."""
+
+
 def test_any_cut_and_order_gives_one_table(
-    make_database: Callable[[], str],
-    tmp_path_factory: pytest.TempPathFactory,
-    versions: list[Row],
-    plan: Plan,
-    shuffled: random.Random,
+    make_mirror: Callable[[], MirrorRig], tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> None:
-    mirror, folder = Mirror(make_database()), tmp_path_factory.mktemp("history")
-    shuffled.shuffle(versions)
-    windows = [
-        Changelog(folder, start, end).rows(ORDERS, inside, files=plan.files)
-        if (inside := [row for row in versions if start <= row.commit_ts < end])
-        else Changelog(folder, start, end)
-        for start, end in pairwise([0, *sorted(plan.cuts), LAST_TS + 1])
-    ]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(staging, "MIN_TASK_BYTES", 1)
-        patch.setattr(mirror_load, "SMALL_ROWS", 0 if plan.own_round else 1_000)
-        patch.setattr(last_versions, "BUCKET_ROWS", 5)
-        for number in plan.order:
-            mirror.load(windows[number], parallelism=plan.tasks)
-        for number, again in zip(plan.order, plan.again, strict=True):
-            if again:
-                mirror.load(windows[number], reload=True)
-    assert mirror.rows("SELECT a, b, v, _commit_ts FROM shop.orders ORDER BY a, b") == applied_in_order(versions)
-    tombstones = mirror.rows("SELECT tombstones FROM _ticdc_replay.tables")[0][0]
-    both = f'SELECT count(*) FROM shop.orders JOIN _ticdc_replay."{tombstones}" USING (a, b)'
-    assert mirror.rows(both) == [(0,)]
+    @settings(max_examples=examples(SHARES[request.node.callspec.params["make_mirror"]]))
+    @given(VERSIONS, PLANS, st.randoms())
+    def holds(versions: list[Row], plan: Plan, shuffled: random.Random) -> None:
+        mirror, folder = make_mirror(), tmp_path_factory.mktemp("history")
+        shuffled.shuffle(versions)
+        windows = [
+            Changelog(folder, start, end).rows(ORDERS, inside, files=plan.files)
+            if (inside := [row for row in versions if start <= row.commit_ts < end])
+            else Changelog(folder, start, end)
+            for start, end in pairwise([0, *sorted(plan.cuts), LAST_TS + 1])
+        ]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(staging, "MIN_TASK_BYTES", 1)
+            patch.setattr(mirror_load, "SMALL_ROWS", 0 if plan.own_round else 1_000)
+            patch.setattr(last_versions, "BUCKET_ROWS", 5)
+            for number in plan.order:
+                mirror.load(windows[number], parallelism=plan.tasks)
+            for number, again in zip(plan.order, plan.again, strict=True):
+                if again:
+                    mirror.load(windows[number], reload=True)
+        assert mirror.rows("SELECT a, b, v, _commit_ts FROM shop.orders ORDER BY a, b") == applied_in_order(versions)
+        if isinstance(mirror, PostgresRig):
+            tombstones = mirror.rows("SELECT tombstones FROM _ticdc_replay.tables")[0][0]
+            both = f'SELECT count(*) FROM shop.orders JOIN _ticdc_replay."{tombstones}" USING (a, b)'
+            assert mirror.rows(both) == [(0,)]
+
+    holds()

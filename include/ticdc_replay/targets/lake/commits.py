@@ -1,0 +1,64 @@
+"""How a load changes the rows of a lake table: in one commit, which no attempt makes that has lost the table's lease.
+
+See docs/decisions.md, Commits of loads to a lake.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.lake.errors import translate
+from ticdc_replay.targets.lake.lease import HeldLease
+from ticdc_replay.targets.lake.table_format import Commit, TableFormat, Transaction, entry_of
+from ticdc_replay.targets.mirror.planning.tables import Relation
+from ticdc_replay.targets.sql import Sql, SqlError
+
+CONFLICTS = 5
+"""How often a commit is repeated because another one, such as a compaction, came first."""
+
+Statements = Callable[[str, bool], Sequence[str]]
+"""The statements of a commit, from the SQL name that they change, and whether this is the first try."""
+
+
+def commit(
+    sql: Sql,
+    table_format: TableFormat,
+    target: Relation,
+    lease: HeldLease,
+    load: Load,
+    name: str,
+    events: int,
+    statements: Statements,
+    *,
+    what: str,
+) -> Commit | None:
+    """Change the rows of *target* by *statements*, in one commit with the mark *name*; None where it changed nothing.
+
+    *what* the commit changes has a number of its own for each term of the lease, and is done once in a term. *events* of
+    the window are in it.
+
+    Raises LeaseLostError, and changes nothing, once another attempt has committed since *lease* was taken.
+    """
+    settings = table_format.commit_settings(name, entry_of(load, events), Transaction(what, lease.term))
+    for number in range(CONFLICTS):
+        branch = f"{time.time():.0f}_{load.attempt}_{what}_{number}"
+        try:
+            changed = table_format.open_branch(sql, target, branch)
+            lease.verify()
+            for statement in statements(changed, number == 0):
+                sql.run(statement, settings)
+            lease.verify()
+            table_format.publish(sql, target, branch)
+            break
+        except SqlError as error:
+            lease.verify()
+            text = str(error)
+            is_unknown = table_format.is_unknown(text)
+            if is_unknown and (done := table_format.find_commit(sql, target, name)) is not None:
+                return done
+            if number == CONFLICTS - 1 or not (is_unknown or table_format.is_conflict(text)):
+                raise translate(error, table_format, f"load {target}") from error
+    done = table_format.find_commit(sql, target, name, is_published=True)
+    if done is None:
+        lease.verify()  # a format with transactions does nothing at one that is older than what it has
+    return done
