@@ -144,6 +144,24 @@ def test_a_signal_ends_the_command_and_removes_the_room(tmp_path):
     assert not home.exists()
 
 
+def test_a_signal_before_the_command_has_started_leaves_neither(tmp_path):
+    programs, asked, proceed = tmp_path / "programs", tmp_path / "asked", tmp_path / "proceed"
+    programs.mkdir()
+    slow = f'#!/bin/sh\ntouch {asked}\nwhile ! test -e {proceed}; do sleep 0.1; done\nexec {sys.executable} "$@"\n'
+    (programs / f"python{VERSION}").write_text(slow)
+    (programs / f"python{VERSION}").chmod(0o755)
+    rooms = set((CHECKOUT / ".cache").glob("clean-room-*"))
+    command = [sys.executable, SCRIPT, "--python", VERSION, "sleep", "1000"]
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    with subprocess.Popen(command, env={**os.environ, "PATH": path}) as room:
+        wait_for("clean-room to look for Python", asked.exists)
+        (made,) = set((CHECKOUT / ".cache").glob("clean-room-*")) - rooms
+        room.terminate()
+        proceed.touch()
+        assert room.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    assert not made.exists()
+
+
 def test_python_is_found_by_either_name_and_must_be_of_a_version_that_is_asked_for(tmp_path):
     programs = tmp_path / "programs"
     programs.mkdir()
