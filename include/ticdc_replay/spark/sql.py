@@ -81,7 +81,7 @@ class SparkSql:
 
     def _shown(self, error: Exception) -> str:
         text = _without_stack(error)
-        for value in self._hidden:
+        for value in sorted(filter(None, self._hidden), key=len, reverse=True):  # one may be a part of another
             text = text.replace(value, "***")
         return text[:_SHOWN]
 

@@ -122,6 +122,27 @@ def test_redriven_rows_and_newer_runs(history: LakeRig, artifacts: Path) -> None
     assert history.rows(VERSIONS) == []
 
 
+def test_a_reload_keeps_the_rows_of_definitions_with_different_keys(history: LakeRig, artifacts: Path) -> None:
+    codes = table("shop.orders", {"code": INT, "w": TEXT}, key=["code"], valid_from=50)
+    lines = table("shop.orders", {"v": TEXT}, key=(), valid_from=80)
+
+    def changelog(run: str, v: str) -> Changelog:
+        made = Changelog(artifacts, 0, 100, run).rows(ORDERS, [put(10, id=1, v=v), put(10, id=2, v="a")])
+        made.rows(codes, [put(60, code=1, w=v), put(60, code=2, w="a")])
+        return made.rows(lines, [put(90, v="x")] * 2)
+
+    first, redrive = changelog("first", "a"), changelog("redrive", "b")
+    redrive.redrives = first.run_hash
+    history.load(first)
+    history.load(redrive)
+    query = "SELECT id, v, code, w, _commit_ts FROM shop.orders WHERE _commit_ts < 80 ORDER BY _commit_ts, id, code"
+    redriven = [(1, "b", None, None, 10), (2, "a", None, None, 10), (None, None, 1, "b", 60), (None, None, 2, "a", 60)]
+    assert history.rows(query) == redriven
+    history.load(first, reload=True)
+    assert history.rows(query) == redriven
+    assert history.rows("SELECT count(*) FROM shop.orders WHERE v = 'x'") == [(2,)]
+
+
 def test_columns_that_come_change_and_go(history: LakeRig, artifacts: Path) -> None:
     history.load(window(artifacts, 0, 100))
     wider = table("shop.orders", {"id": BIG, "n": INT}, valid_from=150)

@@ -22,6 +22,7 @@ from tests.support.waiting import PATIENCE_S, wait_for
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import CommitStateUnknownError, SupersededError, TargetMismatchError, TransientError
 from ticdc_replay.spark.sql import SparkSql
+from ticdc_replay.targets.iceberg.table_format import Iceberg
 from ticdc_replay.targets.lake.session import LakeSession
 from ticdc_replay.targets.load import load
 from ticdc_replay.targets.sql import SqlError
@@ -69,7 +70,9 @@ def test_a_load_that_dies_at_any_write_leaves_nothing_half_applied(
         if not dying.struck:
             break
     assert number > 5
-    assert {report.outcome for report in lake.load(changelog).tables} == {"done_before"}
+    reports = lake.load(changelog).tables
+    assert {report.outcome for report in reports} == {"done_before"}
+    assert {(report.upserted, report.tombstones, report.superseded) for report in reports} == {(2, 1, 0), (1, 0, 0)}
     assert lake.rows(ORDERS_NOW) == AFTER
     assert lake.rows("SELECT id FROM shop.items") == [(7,)]
     late = lake.load_table(Changelog(lake.folder / "late", 50, 100).rows(ORDERS, [put(60, id=2, v="late")]))
@@ -98,6 +101,39 @@ def test_an_attempt_that_stalls_while_a_newer_run_loads_the_window_changes_nothi
         found = {row[0]: row[1] for row in lake.rows(ORDERS_NOW)}
         assert (found[1], 2 in found) == ("new", False), stalling.stalled
     assert number > 1
+
+
+def test_a_conflict_after_the_rows_were_published_brings_them_once(
+    lake_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = LakeRig("iceberg", lake_spark, tmp_path)
+    lake.load(Changelog(tmp_path, 0, 100).rows(ORDERS, [put(10, id=1, v="old")]))
+    publish, published = Iceberg.publish, []
+
+    def conflicting(table_format: Iceberg, *where: Any) -> None:
+        publish(table_format, *where)
+        published.append(where)
+        raise SqlError("org.apache.iceberg.exceptions.CommitFailedException: the lock is held")
+
+    monkeypatch.setattr(Iceberg, "publish", conflicting)
+    report = lake.load_table(Changelog(tmp_path, 100, 200).rows(ORDERS, [put(110, id=2, v="new")]))
+    assert (report.upserted, report.superseded, len(published)) == (1, 0, 1)
+    assert lake.rows(f"SELECT count(*) FROM {lake.catalog}.shop.orders.history") == [(2,)]
+
+
+def test_a_branch_that_could_not_be_dropped_fails_no_load(
+    lake_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, run = LakeRig("iceberg", lake_spark, tmp_path), SparkSql.run
+
+    def failing(sql: SparkSql, text: str, settings: Mapping[str, str] = {}) -> Any:
+        if " DROP BRANCH " in text:
+            raise SqlError("org.apache.iceberg.exceptions.CommitFailedException: the lock is held")
+        return run(sql, text, settings)
+
+    monkeypatch.setattr(SparkSql, "run", failing)
+    report = lake.load_table(Changelog(tmp_path, 0, 100).rows(ORDERS, [put(10, id=1, v="a")]))
+    assert (report.upserted, lake.rows(ORDERS_NOW)) == (1, [(1, "a", 10)])
 
 
 def test_a_commit_whose_answer_was_lost_is_found_by_its_mark_and_counts(

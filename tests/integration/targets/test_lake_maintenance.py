@@ -292,6 +292,29 @@ def test_a_compaction_that_loads_come_before_is_tried_again_and_then_left(
     assert (done.outcome, done.conflicts, done.is_compacted) == ("maintained", 1, True)
 
 
+def test_a_compaction_that_fails_keeps_nothing_from_being_removed(
+    lake_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake("iceberg", lake_spark, tmp_path)
+    lake.load(lake.window(1, [put(110, id=1, v="x")]))
+    lake.load(lake.window(2, [put(210, id=1, v="y")]))
+    remove = IcebergUpkeep.remove
+
+    def in_a_month(upkeep: IcebergUpkeep, target: Relation, expired: datetime, *others: Any, dry_run: bool) -> Removed:
+        return remove(upkeep, target, expired + LATER, *others, dry_run=dry_run)
+
+    def failing(*_: object) -> None:
+        raise SqlError("java.lang.OutOfMemoryError")
+
+    monkeypatch.setattr(IcebergUpkeep, "compact", failing)
+    monkeypatch.setattr(IcebergUpkeep, "remove", in_a_month)
+    _, line = lake.maintain()
+    assert line.outcome == "failed"
+    assert "OutOfMemoryError" in line.error
+    assert len(lake.commits()) == 1
+    assert lake.orders() == [(1, "y")]
+
+
 def test_a_load_that_the_ledger_has_no_report_of_is_found_when_its_snapshot_is_old(
     lake_spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -1,7 +1,11 @@
 """What a mirror in a lake has beside that of a database: soft deletes, layouts, tables that a person has filled."""
 
+import datetime as dt
 import itertools
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,6 +14,8 @@ from tests.support.changelogs import Changelog, Row, delete, put, table
 from tests.support.target_rigs import LakeRig
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import TargetMismatchError
+from ticdc_replay.spark.sql import SparkSql
+from ticdc_replay.targets.lake import merge
 
 pytestmark = pytest.mark.integration
 
@@ -46,6 +52,59 @@ def test_a_softly_deleted_row_stays_with_what_its_event_has_of_it(
     expected = [(1, "b", 210, True), (2, "c", 211, False), (3, None, 112, True), (5, "x", 212, True)]
     assert lake.rows(SOFT) == expected
     assert applied >= len(expected)
+
+
+KEYS = {
+    "a": ColumnType("int", declared=True),
+    "b": ColumnType("bigint", unsigned=True, declared=True),
+    "c": ColumnType("date", declared=True),
+    "d": ColumnType("datetime", scale=6, declared=True),
+    "e": ColumnType("timestamp", scale=3, declared=True),
+    "f": TEXT,
+}
+OLD = {
+    "a": -5,
+    "b": 2**64 - 1,
+    "c": dt.date(1, 1, 1),
+    "d": dt.datetime(9999, 12, 31, 23, 59, 59, 999999),
+    "e": dt.datetime(1970, 1, 1, 0, 0, 1, 1000, tzinfo=dt.UTC),
+    "f": "it's \\ ${old}",
+}
+RECENT = {
+    "a": -1005,
+    "b": 2**63,
+    "c": dt.date(2025, 1, 1),
+    "d": dt.datetime(2025, 1, 1),
+    "e": dt.datetime(2025, 1, 1, tzinfo=dt.UTC),
+    "f": "new",
+}
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["in ranges", "in lists"])
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_a_row_is_found_by_keys_of_any_type_and_only_files_with_such_keys_are_read(
+    lake_spark: SparkSession, tmp_path: Path, kind: str, listed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merge, "LISTED", merge.LISTED if listed else 0)
+    lake = LakeRig(kind, lake_spark, tmp_path)
+    orders = table("shop.orders", {**KEYS, "v": TEXT}, list(KEYS))
+    lake.load(Changelog(tmp_path / "a", 0, 100).rows(orders, [put(10, **OLD, v="a"), put(11, **RECENT, v="a")]))
+    plans, run = [], SparkSql.run
+
+    def explained(sql: SparkSql, statement: str, settings: Mapping[str, str] = {}) -> Any:
+        if statement.startswith("MERGE"):
+            plans.append(run(sql, f"EXPLAIN {statement}")[0]["plan"])
+        return run(sql, statement, settings)
+
+    monkeypatch.setattr(SparkSql, "run", explained)
+    rows = [put(110, **OLD, v="b"), delete(111, **RECENT), put(112, **{**OLD, "a": 7}, v="new")]
+    report = lake.load_table(Changelog(tmp_path / "a", 100, 200).rows(orders, rows))
+    assert (report.upserted, report.tombstones, report.superseded) == (2, 1, 0)
+    assert lake.rows("SELECT a, v FROM shop.orders ORDER BY a") == [(-5, "b"), (7, "new")]
+    if kind == "iceberg":
+        (pushed,) = re.findall(r"filters=(.*?), runtimeFilters", plans[0])
+        assert {*re.findall(r"\b([a-f]) (?:>=|=)", pushed)} == {*KEYS}, "each column of the key leaves files out"
+        assert {*re.findall(r"\b([a-f]) IN", pushed)} == ({*KEYS} if listed else set())
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])

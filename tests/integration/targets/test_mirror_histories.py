@@ -15,6 +15,7 @@ from tests.support.examples import examples
 from tests.support.target_rigs import MirrorRig, PostgresRig
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.targets import last_versions
+from ticdc_replay.targets.lake import merge
 from ticdc_replay.targets.mirror import load as mirror_load
 from ticdc_replay.targets.mirror import staging
 
@@ -41,8 +42,8 @@ VERSIONS = st.lists(
 
 
 class Plan(NamedTuple):
-    """How a history is applied: the ends of the windows, the order of loads (some twice), files per window, tasks, and whether
-    the last versions are found in a round of their own."""
+    """How a history is applied: the ends of the windows, the order of loads (some twice), files per window, tasks, whether the
+    last versions are found in a round of their own, and whether windows are taken for small ones."""
 
     cuts: list[int]
     order: list[int]
@@ -50,6 +51,7 @@ class Plan(NamedTuple):
     files: int
     tasks: int
     own_round: bool
+    is_small: bool
 
 
 PLANS = st.integers(1, 4).flatmap(
@@ -60,6 +62,7 @@ PLANS = st.integers(1, 4).flatmap(
         st.lists(st.booleans(), min_size=windows, max_size=windows),
         st.integers(1, 3),
         st.integers(1, 3),
+        st.booleans(),
         st.booleans(),
     )
 )
@@ -97,6 +100,8 @@ def test_any_cut_and_order_gives_one_table(
             patch.setattr(staging, "MIN_TASK_BYTES", 1)
             patch.setattr(mirror_load, "SMALL_ROWS", 0 if plan.own_round else 1_000)
             patch.setattr(last_versions, "BUCKET_ROWS", 5)
+            for limit in ("LISTED", "BROADCAST_ROWS"):
+                patch.setattr(merge, limit, 1_000 if plan.is_small else 0)
             for number in plan.order:
                 mirror.load(windows[number], parallelism=plan.tasks)
             for number, again in zip(plan.order, plan.again, strict=True):

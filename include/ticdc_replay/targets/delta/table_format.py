@@ -7,12 +7,12 @@ from ticdc_replay.targets.delta.section import DeltaTarget
 from ticdc_replay.targets.lake.dialect import quoted, string
 from ticdc_replay.targets.lake.section import TableLayout
 from ticdc_replay.targets.lake.table_format import (
+    ATTEMPT,
     LOAD,
     Commit,
     Counts,
     TableFormat,
     Transaction,
-    number,
     properties_sql,
 )
 from ticdc_replay.targets.mirror.planning.tables import Relation
@@ -96,19 +96,20 @@ class Delta(TableFormat):
             }
         return settings
 
-    def find_commit(self, sql: Sql, target: Relation, load: str, *, is_published: bool = False) -> Commit | None:
+    def find_commit(self, sql: Sql, target: Relation, load: str, *, published_by: str = "") -> Commit | None:
         name = self.name_of(target)
         for entry in sql.run(f"DESCRIBE HISTORY {name} LIMIT {_LOOKED_AT}"):
             version, metadata, metrics = (entry[part] for part in ("version", "userMetadata", "operationMetrics"))
-            if metadata is not None and _load_of(metadata) == load:
+            mark = _mark_of(metadata)
+            if mark.get(LOAD) == load and (not published_by or mark.get(ATTEMPT) == published_by):
                 if f"{_ROWS}Inserted" not in metrics:
                     return Commit(str(version), Counts())
                 return Commit(
                     str(version),
                     Counts(
-                        number(metrics, [f"{_ROWS}Inserted"]),
-                        number(metrics, [f"{_ROWS}Updated"]),
-                        number(metrics, [f"{_ROWS}Deleted"]),
+                        int(metrics[f"{_ROWS}Inserted"]),
+                        int(metrics[f"{_ROWS}Updated"]),
+                        int(metrics[f"{_ROWS}Deleted"]),
                     ),
                 )
         return None
@@ -134,10 +135,10 @@ class Delta(TableFormat):
         return False
 
 
-def _load_of(metadata: str) -> object:
-    """The load that a commit names. A commit of others may have any text."""
+def _mark_of(metadata: str | None) -> Mapping[str, object]:
+    """The mark of a commit, empty if it has none. A commit of others may have any text."""
     try:
-        found = json.loads(metadata)
+        found = json.loads(metadata or "")
     except ValueError:
-        return None
-    return found.get(LOAD) if isinstance(found, dict) else None
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,5 +1,6 @@
 """Iceberg's statements, and what its snapshots say of a load."""
 
+import logging
 import re
 from collections.abc import Mapping
 
@@ -7,16 +8,18 @@ from ticdc_replay.targets.iceberg.section import IcebergTarget
 from ticdc_replay.targets.lake.dialect import quoted, string
 from ticdc_replay.targets.lake.section import TableLayout
 from ticdc_replay.targets.lake.table_format import (
+    ATTEMPT,
     LOAD,
     Commit,
     Counts,
     TableFormat,
     Transaction,
-    number,
     properties_sql,
 )
 from ticdc_replay.targets.mirror.planning.tables import Relation
-from ticdc_replay.targets.sql import Sql
+from ticdc_replay.targets.sql import Sql, SqlError
+
+log = logging.getLogger(__name__)
 
 _PROPERTY = "spark.sql.iceberg.snapshot-property."
 _CONFLICTS = re.compile(
@@ -88,7 +91,10 @@ class Iceberg(TableFormat):
     def publish(self, sql: Sql, target: Relation, branch: str) -> None:
         table, own = string(quoted(target.schema, target.table)), BRANCH + branch
         sql.run(f"CALL {quoted(self.config.catalog)}.system.fast_forward({table}, 'main', {string(own)})")
-        sql.run(f"ALTER TABLE {self.name_of(target)} DROP BRANCH IF EXISTS {quoted(own)}")
+        try:
+            sql.run(f"ALTER TABLE {self.name_of(target)} DROP BRANCH IF EXISTS {quoted(own)}")
+        except SqlError as error:
+            log.warning("%s: the branch %s is left for maintenance to remove: %s", target, own, error)
 
     def replace_rows(self, sql: Sql, name: str, condition: str, rows: str) -> list[str]:
         """Iceberg can't overwrite a part of a file. Without rows to delete it is an append to readers, too."""
@@ -104,17 +110,17 @@ class Iceberg(TableFormat):
     ) -> dict[str, str]:
         return {_PROPERTY + name: value for name, value in {LOAD: load, **entry}.items()}
 
-    def find_commit(self, sql: Sql, target: Relation, load: str, *, is_published: bool = False) -> Commit | None:
+    def find_commit(self, sql: Sql, target: Relation, load: str, *, published_by: str = "") -> Commit | None:
         """Of a branch that was not published, no snapshot counts."""
-        snapshots = f"{self.name_of(target)}.snapshots"
         found = sql.run(
-            f"SELECT snapshot_id, summary FROM {snapshots} WHERE summary[{string(LOAD)}] = {string(load)} "
-            "ORDER BY committed_at DESC"
+            f"SELECT snapshot_id, summary FROM {self.name_of(target)}.snapshots "
+            f"WHERE summary[{string(LOAD)}] = {string(load)} ORDER BY committed_at DESC"
         )
-        published = self.published(sql, target) if found and not is_published else set()
+        published = self.published(sql, target) if found and not published_by else set()
         for row in found:
-            if is_published or row["snapshot_id"] in published:
-                return Commit(str(row["snapshot_id"]), _counts_of(row["summary"]))
+            snapshot, summary = row["snapshot_id"], row["summary"]
+            if summary.get(ATTEMPT) == published_by if published_by else snapshot in published:
+                return Commit(str(snapshot), _counts_of(summary))
         return None
 
     def published(self, sql: Sql, target: Relation) -> set[int]:
@@ -169,8 +175,4 @@ class Iceberg(TableFormat):
 def _counts_of(summary: Mapping[str, str]) -> Counts:
     if not any(name.startswith(_ROWS) for name in summary):
         return Counts()
-    return Counts(
-        number(summary, [f"{_ROWS}inserted"]),
-        number(summary, [f"{_ROWS}updated"]),
-        number(summary, [f"{_ROWS}deleted"]),
-    )
+    return Counts(*(int(summary[f"{_ROWS}{what}"]) for what in ("inserted", "updated", "deleted")))

@@ -100,7 +100,7 @@ class IcebergUpkeep(TableUpkeep):
             target,
             f", older_than => {_moment(orphaned)}, prefix_listing => true, dry_run => {str(dry_run).lower()}",
         )
-        return Removed(snapshots, tuple(sorted(loads.values())), len(orphans))
+        return Removed(snapshots, tuple(sorted(set(loads.values()))), len(orphans))
 
     def _call(self, procedure: str, target: Relation, arguments: str = "") -> list[dict[str, Any]]:
         catalog, name = quoted(self._format.config.catalog), string(self._format.name_of(target))

@@ -53,12 +53,12 @@ def commit(
         except SqlError as error:
             lease.verify()
             text = str(error)
-            is_unknown = table_format.is_unknown(text)
-            if is_unknown and (done := table_format.find_commit(sql, target, name)) is not None:
+            again = table_format.is_unknown(text) or table_format.is_conflict(text)
+            if again and (done := table_format.find_commit(sql, target, name)) is not None:
                 return done
-            if number == CONFLICTS - 1 or not (is_unknown or table_format.is_conflict(text)):
+            if number == CONFLICTS - 1 or not again:
                 raise translate(error, table_format, f"load {target}") from error
-    done = table_format.find_commit(sql, target, name, is_published=True)
+    done = table_format.find_commit(sql, target, name, published_by=load.attempt)
     if done is None:
         lease.verify()  # a format with transactions does nothing at one that is older than what it has
     return done

@@ -362,11 +362,11 @@ class _Attempt:
                     f"target {load.target} has run {min(others)} of window {load.index.window} for {each.table}, and this is a "
                     f"re-drive of the quarantine of run {load.index.redrives}: re-drive that of run {min(others)}"
                 )
-            commit = table.add(load, incarnation, lease, part, inside, each.key)
+            commit = table.add(load, incarnation, lease, part, inside)
         else:
             added = [self._part_of(run, each.table) for run in redrives]  # first, as a changelog may be gone
             ledger.end_runs(load, target, [run for run in (*held, load.index.run_hash) if run not in redrives])
-            commit = table.replace(load, incarnation, lease, [part, *added], inside, each.key, empty=empty)
+            commit = table.replace(load, incarnation, lease, [part, *added], inside, empty=empty)
         if self._config.mode == "scd2":
             self._make_view(each, table)
         quarantined, files = aside
@@ -538,7 +538,7 @@ class _Attempt:
                     if found is not None:  # also if the slice is empty: no commit of an older load comes after this one
                         incarnation = self._ledger.incarnation_of(target) or ""
                         added = [self._part_of(run, table) for run in redrives]
-                        history.replace(load, incarnation, lease, added, [], found.primary_key, empty=False)
+                        history.replace(load, incarnation, lease, added, [], empty=False)
                     self._ledger.end_runs(load, target, others)
                 return
             except LeaseLostError:

@@ -171,7 +171,6 @@ class HistoryTable:
         lease: HeldLease,
         parts: Sequence[Part],
         ddl: Sequence[tuple[str, int, str]],
-        key: Sequence[str],
         *,
         empty: bool,
     ) -> str:
@@ -182,7 +181,7 @@ class HistoryTable:
         Raises LeaseLostError, and changes nothing, once another attempt has committed since *lease* was taken.
         """
         old = self._slice(load.index.window)
-        with self._rows(load, parts, ddl, key) as rows:
+        with self._rows(load, parts, ddl) as rows:
             if rows is None:
                 if empty:
                     return ""
@@ -202,14 +201,13 @@ class HistoryTable:
         lease: HeldLease,
         part: Part,
         ddl: Sequence[tuple[str, int, str]],
-        key: Sequence[str],
     ) -> str:
         """Add the rows of *part* and *ddl* to the slice, in place of equal versions; see ``replace``."""
-        with self._rows(load, [part], ddl, key) as rows:
+        with self._rows(load, [part], ddl) as rows:
             if rows is None:
                 return ""
             same = " AND ".join(
-                f"{self._identity(name, 't')} <=> {self._identity(name, 's')}" for name in self._identities(key)
+                f"{self._identity(name, 't')} <=> {self._identity(name, 's')}" for name in self._identities([part])
             )
             cells = {quoted(name): f"s.{quoted(name)}" for name in self.types}
             updates = ", ".join(f"t.{name} = {cell}" for name, cell in cells.items())
@@ -236,18 +234,22 @@ class HistoryTable:
         column = of + quoted(self._commit_ts)
         return f"{column} >= {window.from_ts} AND {column} < {window.to_ts}"
 
-    def _identities(self, key: Sequence[str]) -> list[str]:
-        """What tells versions apart: the row, its commitTs, and whether it is put, deleted, or DDL."""
-        return [OP, self._commit_ts, DDL, *(key or PLACE)]
+    def _identities(self, parts: Sequence[Part]) -> list[str]:
+        """What tells versions apart: the row, its commitTs, and whether it is put, deleted, or DDL.
+
+        Rows with one commitTs are of one definition. Those of definitions with another key have NULL, or a value that all
+        copies of a version share, in the columns that other definitions need.
+        """
+        keys = [file.handle_key for part in parts for file in part.files]
+        names = dict.fromkeys(name.lower() for key in keys for name in key)
+        return [OP, self._commit_ts, DDL, *names, *(PLACE if not all(keys) or not keys else ())]
 
     def _identity(self, name: str, of: str) -> str:
         cell = f"{of}.{quoted(name)}"
         return f"if({cell} IN ('delete', 'ddl', 'empty'), {cell}, 'put')" if name == OP else cell
 
     @contextmanager
-    def _rows(
-        self, load: Load, parts: Sequence[Part], ddl: Sequence[tuple[str, int, str]], key: Sequence[str]
-    ) -> Iterator[str | None]:
+    def _rows(self, load: Load, parts: Sequence[Part], ddl: Sequence[tuple[str, int, str]]) -> Iterator[str | None]:
         """A query for the rows, with all columns of the table; None where there are none."""
         types = self.types
         selects: list[str] = []
@@ -266,7 +268,7 @@ class HistoryTable:
                 selects.append(self._select_ddl(types, ddl, len(parts) if len(parts) > 1 else None))
             rows = " UNION ALL ".join(selects)
             if len(parts) > 1 and rows:
-                identity = ", ".join(self._identity(name, "r") for name in self._identities(key))
+                identity = ", ".join(self._identity(name, "r") for name in self._identities(parts))
                 names = ", ".join(map(quoted, types))
                 rows = (
                     f"SELECT {names} FROM (SELECT *, row_number() OVER "

@@ -189,7 +189,7 @@ class _TableMaintenance:
     def _maintained(self, *, dry_run: bool) -> MaintainedTable:
         job, upkeep, section = self._of, self._of._upkeep, self._of._config
         before = upkeep.size(self._target)
-        conflicts, is_compacted = (0, False) if dry_run else self._compact()
+        conflicts, failure = (0, None) if dry_run else self._compact()
         days = section.maintenance
         removed = upkeep.remove(
             self._target,
@@ -204,6 +204,8 @@ class _TableMaintenance:
         if not dry_run:
             self._compact_tombstones(old)
             job._ledger.discard()
+        if failure is not None and not job._format.is_conflict(str(failure)):
+            raise failure  # only now: what must be removed does not wait for files that can't be written again
         new = job._ledger.tombstones_of(self._target)
         return self._report(
             outcome="dry_run" if dry_run else "maintained",
@@ -215,7 +217,7 @@ class _TableMaintenance:
             tombstones=sum(file.rows for file in old),
             tombstones_after=sum(file.rows for file in new),
             conflicts=conflicts,
-            is_compacted=is_compacted,
+            is_compacted=not dry_run and failure is None,
         )
 
     def _report(self, **members: object) -> MaintainedTable:
@@ -231,19 +233,20 @@ class _TableMaintenance:
             raise
         return None if self._of._format.is_dropped(properties) else properties.get(INCARNATION, "")
 
-    def _compact(self) -> tuple[int, bool]:
-        """Compact the table; the conflicts with loads, and whether it was done at last."""
-        for conflicts in range(ATTEMPTS):
+    def _compact(self) -> tuple[int, SqlError | None]:
+        """Compact the table; the conflicts with loads, and why it was not done at last."""
+        for conflicts in range(1, ATTEMPTS + 1):
             try:
                 self._of._upkeep.compact(self._target)
+                return conflicts - 1, None
             except SqlError as error:
-                if not self._of._format.is_conflict(str(error)):
-                    raise
-                log.warning("%s: a load came before the compaction", self._target)
-            else:
-                return conflicts, True
+                failure = error
+            if not self._of._format.is_conflict(str(failure)):
+                log.warning("%s: could not be compacted: %s", self._target, failure)
+                return conflicts - 1, failure
+            log.warning("%s: a load came before the compaction", self._target)
         log.warning("%s: left as it is, as loads came first %d times; the next run tries again", self._target, ATTEMPTS)
-        return ATTEMPTS, False
+        return ATTEMPTS, failure
 
     def _compact_tombstones(self, files: tuple[TombstoneFile, ...]) -> None:
         """Put the small ones of *files*, those that count, together; unlist those that count no more."""

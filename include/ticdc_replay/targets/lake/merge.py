@@ -4,17 +4,18 @@ Versions of a row are ordered by (version, delete < put), and an equal put overw
 delete stands in the ledger; or it stays, marked, and is a version like any other (``deletes: soft``).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import count
-from typing import Any
+from typing import NamedTuple
 
 from ticdc_replay.changelog.files.version_order import OFFSET_BITS
 from ticdc_replay.domain.errors import TargetMismatchError
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.lake.commits import commit
-from ticdc_replay.targets.lake.dialect import quoted, string
+from ticdc_replay.targets.lake.dialect import quoted
 from ticdc_replay.targets.lake.documents import TombstoneFile
+from ticdc_replay.targets.lake.key_ranges import common_ranges, in_list, in_ranges
 from ticdc_replay.targets.lake.lease import HeldLease
 from ticdc_replay.targets.lake.ledger import LakeLedger
 from ticdc_replay.targets.lake.stage import DELETED_AT, ReadTask, StagedFiles, read_staged
@@ -29,18 +30,28 @@ from ticdc_replay.targets.sql import Sql
 _MERGES = "merges"
 """What commits of a mirror change; see ``commit``."""
 
-_LITERALS: dict[str, Callable[[Any], str]] = {
-    "int": str,
-    "bigint": str,
-    "string": string,
-    "date": lambda value: f"DATE {string(value.isoformat())}",
-}
-"""The types of keys that are compared by their order, and how Spark SQL spells a value."""
-
-
 _NEW, _KEPT, _LOST = "_ticdc_replay_version", "_ticdc_replay_put", "_ticdc_replay_lost"
 """Columns of the source beside the mirror's: the version, whether the row stays, and whether a newer delete decided that."""
 SOURCE_COLUMNS = (_NEW, _KEPT, _LOST)
+
+LISTED = 5_000
+"""Rows whose keys may be in the statement: Spark takes a tenth of a second to read a thousand."""
+_LONGEST = 2**20
+"""Characters of a list of keys."""
+BROADCAST_ROWS = 500_000
+"""Keys that the driver and every worker may hold."""
+
+
+class _View(NamedTuple):
+    """A temporary view, and how many rows it has."""
+
+    name: str
+    rows: int
+
+
+def _hint(views: str, rows: int) -> str:
+    """Keeps *views* of so many *rows* from being broadcast: Spark takes a view for as small as the list of its files."""
+    return f"/*+ MERGE({views}) */ " if rows > BROADCAST_ROWS else ""
 
 
 class Merge:
@@ -123,13 +134,13 @@ class Merge:
             rows = " UNION ALL ".join(selects)
             if late:  # also of soft deletes: the table may have had hard ones before
                 tombstones = views.enter_context(self._tombstones())
-                if tombstones:
+                if tombstones is not None:
                     key = ", ".join(quoted(column.target) for column in self._plan.key)
                     cells = ", ".join(f"s.{quoted(name)}" for name in self._types if name != self._plan.version_column)
                     rows = (
-                        f"SELECT {cells}, coalesce(d.{_NEW}, s.{_NEW}) AS {_NEW}, s.{_KEPT} AND d.{_NEW} IS NULL AS {_KEPT}, "
-                        f"d.{_NEW} IS NOT NULL AS {_LOST} FROM ({rows}) s LEFT JOIN "
-                        f"(SELECT {key}, max({quoted(DELETED_AT)}) AS {_NEW} FROM {tombstones} GROUP BY {key}) d "
+                        f"SELECT {_hint('d', tombstones.rows)}{cells}, coalesce(d.{_NEW}, s.{_NEW}) AS {_NEW}, "
+                        f"s.{_KEPT} AND d.{_NEW} IS NULL AS {_KEPT}, d.{_NEW} IS NOT NULL AS {_LOST} FROM ({rows}) s LEFT JOIN "
+                        f"(SELECT {key}, max({quoted(DELETED_AT)}) AS {_NEW} FROM {tombstones.name} GROUP BY {key}) d "
                         f"ON {self._same_row('s', 'd')} AND d.{_NEW} > s.{_NEW}"
                     )
             yield f"({rows})"
@@ -169,13 +180,13 @@ class Merge:
         return f"SELECT {', '.join(cells)} FROM {view} WHERE {quoted(VERSION)} >= {floor}"
 
     @contextmanager
-    def _tombstones(self) -> Iterator[str]:
-        """A view of the deletes that some staged row may have to be compared with, or nothing."""
+    def _tombstones(self) -> Iterator["_View | None"]:
+        """A view of the deletes that some staged row may have to be compared with, None without any."""
         files = self._ledger.tombstones_of(self._plan.target)
         if self._plan.order == "commit_ts":
             files = tuple(file for file in files if file.last_ts > self._staged.first_ts)
         if not files:
-            yield ""
+            yield None
             return
         columns = tuple((column.target, self._types[column.target]) for column in self._plan.key)
         columns += ((DELETED_AT, "bigint"),)
@@ -183,7 +194,7 @@ class Merge:
         layout = ", ".join(f"{quoted(name)} {type_name}" for name, type_name in columns)
         view = next(self._views)
         with self._sql.view(view, read_staged, tasks, layout):
-            yield view
+            yield _View(view, sum(file.rows for file in files))
 
     def _deletes(self, source: str, *, late: bool) -> int:
         """How many staged deletes count: neither below the floor, nor, if *late*, older than what the table has."""
@@ -203,15 +214,15 @@ class Merge:
         version, new = f"t.{quoted(self._plan.version_column)}", f"s.{_NEW}"
         before, now = (f"shiftright({place} - 1, {OFFSET_BITS})" for place in (version, new))
         with self._tombstones() as tombstones:
-            olds = [self._name]
-            if tombstones:
+            olds = [(self._name, 0)]
+            if tombstones is not None:
                 key = ", ".join(quoted(column.target) for column in self._plan.key)
-                olds.append(
-                    f"(SELECT {key}, {quoted(DELETED_AT)} AS {quoted(self._plan.version_column)} FROM {tombstones})"
-                )
-            for old in olds:
+                view = f"(SELECT {key}, {quoted(DELETED_AT)} AS {quoted(self._plan.version_column)} FROM {tombstones.name})"
+                olds.append((view, tombstones.rows))
+            for old, viewed in olds:
+                hint = _hint("s, t", max(self._staged.keys, viewed))
                 rows = self._sql.run(
-                    f"SELECT {before} AS before, {now} AS now, "
+                    f"SELECT {hint}{before} AS before, {now} AS now, "
                     f"to_json(struct({', '.join('t.' + quoted(column.target) for column in self._plan.key)})) AS key "
                     f"FROM {source} s JOIN {old} t ON {self._same_row('s', 't')} "
                     f"WHERE {version} > 0 AND {before} <> {now} LIMIT 1"
@@ -226,14 +237,15 @@ class Merge:
 
     def _commit(self, source: str, name: str) -> Commit | None:
         """Merge *source*. None where nothing was to be changed."""
+        condition = " AND ".join([self._same_row("s", "t"), *self._conditions()])
 
         def statements(changed: str, _: bool) -> list[str]:
-            return [self._statement(changed, source)]
+            return [self._statement(changed, source, condition)]
 
         table, lease, events = self._plan.target, self._lease, self._staged.events
         return commit(self._sql, self._format, table, lease, self._load, name, events, statements, what=_MERGES)
 
-    def _statement(self, table: str, source: str) -> str:
+    def _statement(self, table: str, source: str, condition: str) -> str:
         version, new, put = f"t.{quoted(self._plan.version_column)}", f"s.{_NEW}", f"s.{_KEPT}"
         key = {column.target for column in self._plan.key}
         cells = {quoted(name): f"s.{quoted(name)}" for name in self._types if name != self._plan.version_column}
@@ -242,8 +254,8 @@ class Merge:
             cells[self._deleted] = f"NOT {put}"
         updates = ", ".join(f"t.{name} = {cell}" for name, cell in cells.items() if name not in map(quoted, key))
         inserts = f"INSERT ({', '.join(cells)}) VALUES ({', '.join(cells.values())})"
-        condition = " AND ".join([self._same_row("s", "t"), *self._ranges()])
-        merge = f"MERGE INTO {table} t USING {source} s ON {condition} "
+        rows = f"(SELECT {_hint('r', self._staged.keys)}* FROM {source} r)"
+        merge = f"MERGE INTO {table} t USING {rows} s ON {condition} "
         if self._soft:
             newer = f"{new} > {version} OR {new} = {version} AND ({put} OR t.{self._deleted})"
             return f"{merge}WHEN MATCHED AND ({newer}) THEN UPDATE SET {updates} WHEN NOT MATCHED THEN {inserts}"
@@ -253,17 +265,20 @@ class Merge:
             f"WHEN NOT MATCHED AND {put} THEN {inserts}"
         )
 
-    def _ranges(self) -> Iterator[str]:
-        """Conditions that lie in what is staged, and by which the engine leaves out files of the table before it reads."""
-        names = [file.name for stage in self._staged.stages for file in self._files.of(stage)]
+    def _conditions(self) -> Iterator[str]:
+        """Conditions that hold for what is staged. By ranges of keys the engine leaves out files of the table before it reads;
+        by the keys of few rows, the rows of others before it joins."""
+        stages = self._staged.stages
+        footers = self._files.metadata_of(stages)
         for column in self._plan.key:
-            as_literal = _LITERALS.get(column.type)
-            if as_literal is None or self._types[column.target] != column.type:
-                continue
-            found = self._files.range_of(names, column.staged)
-            if found is not None:
-                low, high = map(as_literal, found)
-                yield f"t.{quoted(column.target)} >= {low} AND t.{quoted(column.target)} <= {high}"
+            name, type_name = f"t.{quoted(column.target)}", column.type
+            ranges = common_ranges(footers, column.staged, self._types[column.target])
+            if ranges:
+                yield in_ranges(name, type_name, ranges)
+                if self._staged.keys <= LISTED:
+                    listed = in_list(name, type_name, self._files.cells_of(stages, column.staged))
+                    if len(listed) <= _LONGEST:
+                        yield listed
 
     @property
     def _deleted(self) -> str:

@@ -1,7 +1,7 @@
 """A worker's part of a load into lake tables: changelog files → Parquet with the last version of each row."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 import pyarrow as pa
@@ -13,6 +13,7 @@ from ticdc_replay.domain.errors import UnrepresentableValueError
 from ticdc_replay.domain.progress import report_done
 from ticdc_replay.targets.base import StoreAddress
 from ticdc_replay.targets.files import file_errors, whole_file
+from ticdc_replay.targets.lake.key_ranges import KeyRanges
 from ticdc_replay.targets.last_versions import LastVersions, winning_rows
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
 from ticdc_replay.targets.mirror.planning.staged_rows import (
@@ -80,18 +81,27 @@ class StagedFiles:
             found.append((info.name, metadata.num_rows, last))
         return found
 
-    def range_of(self, names: Sequence[str], column: str) -> tuple[Any, Any] | None:
-        """The smallest and the largest value of *column* in the staged files *names*; None where they do not show it."""
-        filesystem, root = self.address.open().arrow_filesystem()
+    def metadata_of(self, stages: Sequence[str]) -> list[Mapping[bytes, bytes]]:
+        """The metadata of the files of *stages* that have rows."""
+        filesystem, root = self._store.arrow_filesystem()
         found = []
-        for name in names:
-            with file_errors(f"read {name}"):
-                metadata = pq.read_metadata(f"{root}/{name}", filesystem=filesystem)
-            at = metadata.schema.names.index(column)
-            found += [metadata.row_group(group).column(at).statistics for group in range(metadata.num_row_groups)]
-        if not found or any(each is None or not each.has_min_max for each in found):
-            return None
-        return min(each.min for each in found), max(each.max for each in found)
+        for file in chain.from_iterable(map(self.of, stages)):
+            with file_errors(f"read {file.name}"):
+                metadata = pq.read_metadata(f"{root}/{file.name}", filesystem=filesystem)
+            if metadata.num_rows:
+                found.append(metadata.metadata)
+        return found
+
+    def cells_of(self, stages: Sequence[str], column: str) -> pa.Array:
+        """The cells of *column* in the files of *stages*, of which those with rows have it in one type."""
+        filesystem, root = self._store.arrow_filesystem()
+        found = []
+        for file in chain.from_iterable(map(self.of, stages)):
+            with file_errors(f"read {file.name}"):
+                table = pq.read_table(f"{root}/{file.name}", columns=[column], filesystem=filesystem, partitioning=None)
+            if table.num_rows:
+                found.append(table)
+        return pa.concat_tables(found)[column].combine_chunks()
 
     def delete(self, stage: str) -> None:
         """Remove the staged rows of *stage*; its deletes stay."""
@@ -137,18 +147,21 @@ class _Stager:
         deletes: list[pa.RecordBatch] = []
         path = f"{self._ledger_root}/{STAGING}/{piece.stage}/{piece.version}.parquet"
         layout = stage_schema(piece, self._to.dialect)
+        keys = [column for column in piece.columns if column.is_key]
+        ranges = KeyRanges()
         with (
             file_errors(f"write {path}"),
             whole_file(self._ledger, path) as local,
-            pq.ParquetWriter(
-                local, layout, compression="lz4", use_dictionary=False, write_statistics=_keys_of(piece)
-            ) as writer,
+            pq.ParquetWriter(local, layout, compression="lz4", use_dictionary=False, write_statistics=False) as writer,
         ):
             for rows, refused in self._batches(piece):
                 writer.write_batch(rows, row_group_size=_GROUP_ROWS)
                 staged += rows.num_rows
                 quarantined += refused
                 deletes.append(_deletes(rows, piece))
+                for column in keys:
+                    ranges.add(column.staged, column.type, rows[column.staged])
+            writer.add_key_value_metadata(ranges.metadata())
         gone = pa.Table.from_batches(deletes) if deletes else None
         if gone is not None and gone.num_rows and not self._to.soft:
             path = f"{self._ledger_root}/{DELETES}/{piece.stage}-{piece.version}.parquet"
@@ -180,10 +193,6 @@ class _Stager:
             )
         self._quarantine.add(piece.fold.table, piece.fold.handle_key, file, batch, refused)
         return len({entry.position for entry in refused})
-
-
-def _keys_of(piece: StagePiece) -> list[str]:
-    return [column.staged for column in piece.columns if column.is_key]
 
 
 def _deletes(rows: pa.RecordBatch, piece: StagePiece) -> pa.RecordBatch:

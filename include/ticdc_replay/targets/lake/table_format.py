@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -120,9 +120,9 @@ class TableFormat(ABC):
         where the format has such."""
 
     @abstractmethod
-    def find_commit(self, sql: Sql, target: Relation, load: str, *, is_published: bool = False) -> Commit | None:
-        """The newest commit of *load* to the table, None where the table's history has none. *is_published*: the newest one
-        with its mark is in the table, if there is one."""
+    def find_commit(self, sql: Sql, target: Relation, load: str, *, published_by: str = "") -> Commit | None:
+        """The newest commit of *load* to the table, None where the table's history has none. Of the attempt *published_by*,
+        the newest one with its mark is in the table, if there is one."""
 
     @abstractmethod
     def is_conflict(self, text: str) -> bool:
@@ -161,8 +161,3 @@ def entry_of(load: Load, events: int) -> dict[str, str]:
         ATTEMPT: load.attempt,
         "ticdc-replay.events": str(events),
     }
-
-
-def number(found: Mapping[str, str], names: Sequence[str]) -> int:
-    """The sum of the counts *names* of a commit's summary. Raises KeyError where the engine has not written one."""
-    return sum(int(found[name]) for name in names)
