@@ -42,11 +42,11 @@ from demo.embedded_stack.kafka import Kafka
 from demo.embedded_stack.s3 import MotoServer, S3Server, VersityGateway
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connection
+from ticdc_replay.drivers.decode import run_decode
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot.inventory import pin_inventory
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.snapshot.request import PinRequest
-from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.storage import open_store
 
 OBJECTS = 8_000

@@ -48,11 +48,10 @@ def session(name: str, conf: dict[str, str] | None = None, *, light: bool = True
     for key, value in (quiet | (LIGHT_JVM if light else {}) | (conf or {})).items():
         builder = builder.config(key, value)
     builder.getOrCreate().sparkContext.setLogLevel("ERROR")
-    spark = open_session(name)
     try:
-        yield spark
+        with open_session(name) as spark:
+            yield spark
     finally:
-        spark.stop()
         # PySpark keeps its JVM, with the options that it has, for the next session.
         gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
         assert gateway is not None, "a session was there"

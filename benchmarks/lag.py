@@ -37,8 +37,9 @@ from ticdc_replay.decode.plan.splits import schema_ranges
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
+from ticdc_replay.drivers.decode import run_decode
 from ticdc_replay.snapshot import manifest as manifests
-from ticdc_replay.spark.decode import run_decode
+from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.check import check
 from ticdc_replay.stages.window import look_back
@@ -148,7 +149,7 @@ class Replay:
         job = jobspec.decode(context.artifacts.get(written.uri.removeprefix(f"{context.artifacts_uri}/")))
         assert isinstance(job, jobspec.DecodeJob)
         with decoding(context, pinned.name, written.run_hash, written.shared, poll_s=0.2):
-            index = run_decode(self._spark, job, context.connections)
+            index = run_decode(SparkRunner(self._spark), job, context.connections)
             check(context, index.run_hash)
         return index
 

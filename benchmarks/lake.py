@@ -46,7 +46,7 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import LoadJob
 from ticdc_replay.schemas.resolve import version_of
 from ticdc_replay.spark.sql import SparkSql
-from ticdc_replay.spark.tasks import run_tasks
+from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.targets.base import Mirror
 from ticdc_replay.targets.load import load, open_target
 
@@ -227,7 +227,7 @@ class Lake:
     def load(self, window: Window1, **keys: str) -> None:
         """Load *window* as the product does; *keys* are more of the target."""
         job = window.job(self.section | keys, reload=False)
-        load(job, Connections(), partial(run_tasks, self.spark), 2, SparkSql(self.spark))
+        load(job, Connections(), SparkRunner(self.spark).run, 2, SparkSql(self.spark))
 
     def files_by_hand(self, window: Window1) -> None:
         """The row versions of *window* as Parquet files, by Spark."""

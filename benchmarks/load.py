@@ -29,10 +29,10 @@ from ticdc_replay.changelog.files.layout import INDEX
 from ticdc_replay.decode.plan.schema_pass import lookup_in
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.drivers.decode import run_decode
+from ticdc_replay.drivers.load import run_load
 from ticdc_replay.jobspec import DecodeJob, LoadJob
 from ticdc_replay.snapshot.manifest import Manifest
-from ticdc_replay.spark.decode import run_decode
-from ticdc_replay.spark.load import run_load
 
 EVENTS = 1_000_000
 TOPIC = "workload"

@@ -105,7 +105,7 @@ def measure(folder: Path, objects: int, references: int, cores: int) -> Measured
     try:
         with Watch() as watch:
             begin = time.perf_counter()
-            found = classify(spark, sources[0], sources[1:], evidence(), place, "out")
+            found = classify(spark, sources[0], sources[1:], evidence(), place, "out", cores)
             seconds = time.perf_counter() - begin
         return Measured(
             objects=objects,

@@ -26,8 +26,8 @@ from benchmarks.results import replace_part
 from benchmarks.workload import WORKLOADS, Published, Workload, publish
 from demo.embedded_stack.kafka import Kafka
 from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.drivers.decode import run_decode
 from ticdc_replay.snapshot.manifest import Manifest
-from ticdc_replay.spark.decode import run_decode
 
 EVENTS = 1_000_000
 GOALS = {"native": 0.5, "python": 0.3}

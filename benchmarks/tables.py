@@ -24,7 +24,7 @@ from benchmarks.results import replace_part
 from benchmarks.workload import PARTITIONS
 from demo.embedded_stack.kafka import Kafka
 from ticdc_replay.changefeed.config import Changefeed
-from ticdc_replay.spark.decode import run_decode
+from ticdc_replay.drivers.decode import run_decode
 
 TABLES = (2_000, 20_000)
 GOAL_S = 20.0

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import secrets
+import socket
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -170,3 +171,67 @@ def spark_home() -> Path:
     if spec is None or spec.origin is None:
         raise MissingToolError("pyspark is not installed in this environment: pip install 'ticdc-replay[spark]'")
     return Path(spec.origin).parent
+
+
+class SparkConnect(Server):
+    """A Spark Connect server, whose executors are in its own JVM (*master*) or those of *cluster*.
+
+    Python workers inherit nothing from who starts it but what is in *environment*. *properties* are of Spark, on top.
+    """
+
+    name: ClassVar[str] = "spark-connect"
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        master: str = "local[2]",
+        cluster: SparkCluster | None = None,
+        environment: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(folder)
+        self.port = 0
+        self._local_master = master
+        self._cluster = cluster
+        self._environment = dict(environment or {})
+        self._properties = dict(properties or {})
+
+    @property
+    def url(self) -> str:
+        """What clients connect to."""
+        return f"sc://{HOST}:{self.port}"
+
+    def _launch(self) -> ManagedProcess:
+        (self.port,) = free_ports(1)
+        home = spark_home()
+        local = self.folder / "local"
+        local.mkdir(exist_ok=True)
+        environment = {
+            "PATH": os.defpath,
+            "HOME": str(self.folder),
+            "LANG": "C.UTF-8",
+            "JAVA_HOME": str(java.find_home()),
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_LOCAL_DIRS": str(local),
+            **({} if self._cluster is None else {"SPARK_CONF_DIR": str(self._cluster.configuration)}),
+            **self._environment,
+        }
+        properties = {
+            "spark.connect.grpc.binding.address": HOST,
+            "spark.connect.grpc.binding.port": str(self.port),
+            "spark.ui.enabled": "false",
+            "spark.io.encryption.enabled": "true",
+            **self._properties,
+        }
+        master = self._local_master if self._cluster is None else self._cluster.master.url
+        command = [str(home / "bin" / "spark-submit"), "--master", master]
+        command += [f"--conf={name}={value}" for name, value in properties.items()]
+        command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+        return ManagedProcess(command, log=self.log, env=environment, cwd=local, grace=10.0)
+
+    def _is_ready(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection((HOST, self.port), timeout=1.0):
+            return True
+        return False

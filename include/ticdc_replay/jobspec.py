@@ -18,6 +18,12 @@ from ticdc_replay.storage import ObjectStore
 
 CONNECTIONS_FILE_VARIABLE = "TICDC_REPLAY_CONNECTIONS_FILE"
 
+SPARK_CONNECTION_VARIABLE = "TICDC_REPLAY_SPARK_CONNECTION"
+"""Environment variable of a driver: which connection of its private file is that of a Spark Connect server."""
+
+PROCESSES_VARIABLE = "TICDC_REPLAY_PROCESSES"
+"""Environment variable of a driver without Spark: how many processes run its tasks; absent: as many as it may use cores."""
+
 SUBMITTER_FILE = ".ticdc-replay-submitter"
 """A file beside the private one, which the submitting process holds an exclusive lock (flock) on for as long as it lives."""
 

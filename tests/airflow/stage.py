@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import uuid
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -46,6 +47,21 @@ class Stage:
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         }
         self.secrets = (S3_SECRET, S3_TOKEN, kafka.sasl_password, postgres.password)
+
+    @property
+    def declared(self):
+        """The pipeline's file."""
+        return yaml.safe_load(self.pipeline_file.read_text())
+
+    @contextmanager
+    def jobs_by(self, **declared):
+        """Inside, the pipeline's file has these keys as well, such as ``runner``."""
+        before = self.pipeline_file.read_text()
+        self.pipeline_file.write_text(yaml.safe_dump({**self.declared, **declared}))
+        try:
+            yield
+        finally:
+            self.pipeline_file.write_text(before)
 
     def close(self):
         for database in self.databases:
@@ -118,9 +134,10 @@ class Stage:
 
 
 def submitted(log):
-    """The kind of each Spark job that a run submitted, sorted, whose *log* is given; one that was tried again counts once."""
-    jobs = set(re.findall(r"Spark-Submit cmd: .*/spark/jobs/(\w+)\.py (\S+)", log))
-    return sorted(kind for kind, _ in jobs)
+    """The kind of each job that a run submitted, sorted, whose *log* is given; one that was tried again counts once."""
+    by_spark = re.findall(r"Spark-(?:Submit|Connect) cmd: .*/spark/jobs/(\w+)\.py (\S+)", log)
+    local = re.findall(r"Local cmd: .* -m ticdc_replay\.drivers (\S+) \S+ ticdc_replay\.drivers\.(\w+)", log)
+    return sorted(kind for kind, _ in {*by_spark, *((kind, uri) for uri, kind in local)})
 
 
 def objects_of(client, bucket, prefix):

@@ -3,6 +3,7 @@
 import json
 import re
 import sqlite3
+import sys
 import threading
 from contextlib import closing, suppress
 from datetime import datetime
@@ -11,6 +12,7 @@ from typing import NamedTuple
 import psutil
 import pytest
 
+from demo.embedded_stack.spark import SparkConnect
 from tests.airflow.stage import objects_of, submitted
 from tests.airflow.stock_stage import StockStage
 from tests.conftest import s3_client_of
@@ -174,6 +176,26 @@ def test_the_event_of_an_asset_has_the_window_and_what_came_to_each_table(stage,
     assert orders["upserted"] == counts["insert"] - counts["delete"]
 
 
+def test_a_window_that_is_done_starts_no_driver(stage, replayed):
+    log = stage.run(stage.windows[0])
+    assert submitted(log) == []
+    assert log.count("done before, and nothing is left for a driver to do") == 3
+
+
+def test_jobs_run_at_a_spark_connect_server(stage, replayed, java_home, tmp_path):
+    window = stage.windows[1]
+    with SparkConnect(tmp_path / "server", environment={"PYSPARK_PYTHON": sys.executable}) as server:
+        fields = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": server.port}
+        stage.connections["AIRFLOW_CONN_STAGE_CONNECT"] = json.dumps(fields)
+        with stage.jobs_by(connections={**stage.declared["connections"], "spark": "stage_connect"}):
+            log = stage.run(window)
+    assert submitted(log) == ["decode", "load", "load"]
+    assert "org.apache.spark" not in log, "there is no Spark here"
+    shown = [server.log.read_text(), log, stage.lineage.read_text()]
+    for secret in stage.secrets:
+        assert [text for text in shown if secret in text] == []
+
+
 def test_a_dry_run_tells_what_a_run_would_come_to_and_stops(stage, replayed):
     log = stage.run(stage.windows[0], dry_run=True)
     assert "is pinned already, and is read from Kafka as its manifest says; grade proven" in log
@@ -183,7 +205,8 @@ def test_a_dry_run_tells_what_a_run_would_come_to_and_stops(stage, replayed):
 
 
 def test_a_run_for_one_target_leaves_the_other_alone(stage, replayed):
-    log = stage.run(stage.windows[2], targets=["lake"])
+    with stage.jobs_by(runner="local"):
+        log = stage.run(stage.windows[2], targets=["lake"])
     assert "Target warehouse is not among the targets of this run" in log
     assert submitted(log) == ["decode", "load"]
 
@@ -215,10 +238,12 @@ def without_objects(stage, replayed, s3):
 
 def test_what_a_lost_object_stopped_goes_on_from_quarantine_once_it_is_back(stage, without_objects):
     window = stage.windows[3]
-    stopped = stage.run(window, fails=True)
+    with stage.jobs_by(runner="local"):
+        stopped = stage.run(window, fails=True)
     assert f"{window.claim_checked} × claim_check_missing" in stopped
     without_objects()
-    log = stage.run(window, dag="ticdc_replay_shop_quarantine", action="redrive", targets=["warehouse"])
+    with stage.jobs_by(runner="local"):
+        log = stage.run(window, dag="ticdc_replay_shop_quarantine", action="redrive", targets=["warehouse"])
     assert f"{window.claim_checked} messages, {window.claim_checked} rows" in log
     assert submitted(log) == ["decode", "load", "load"], "the window, and what came out of its quarantine"
     assert "open: {'warehouse': {}}" in log

@@ -19,8 +19,9 @@ DRIVER = """
 import json, os, signal, sys
 from pathlib import Path
 from ticdc_replay.domain import errors
+from ticdc_replay.drivers import decode as driver
 from ticdc_replay.spark import main
-from ticdc_replay.spark.session import read_connections
+from ticdc_replay.drivers.main import read_connections
 from ticdc_replay.state import open_state
 
 connections = read_connections()
@@ -33,8 +34,8 @@ Path({answer!r}).write_text(json.dumps({{
     "command_lines": [Path(f"/proc/{{pid}}/cmdline").read_text() for pid in (os.getpid(), os.getppid())],
 }}))
 
-def decode(spark, job, connections):
-    conf = dict(spark.sparkContext.getConf().getAll())
+def decode(runner, job, connections):
+    conf = dict(runner._spark.sparkContext.getConf().getAll())
     state = open_state({state!r})
     leases = [(lease.kind, lease.subject) for lease in state.leases.current("file:///claims")]
     answer = json.loads(Path({answer!r}).read_text())
@@ -42,7 +43,7 @@ def decode(spark, job, connections):
     Path({answer!r}).write_text(json.dumps(answer))
     {does}
 
-main.run_decode = decode
+driver.run_decode = decode
 {session}
 main.main("decode")
 """
@@ -230,8 +231,8 @@ def test_a_decode_is_recorded_before_its_lease_ends(job, pipelines, tmp_path, mo
     from ticdc_replay.snapshot.manifest import Manifest
     from ticdc_replay.state.leases import Leases
     from ticdc_replay.state.runs import Runs
+    from ticdc_replay.submit.driver_process import DriverProcess
     from ticdc_replay.submit.outcome import JobOutcome
-    from ticdc_replay.submit.spark_submit import SparkSubmit
 
     claims_of(pipelines, tmp_path)
     changelog = Changelog(tmp_path / "shop", 0, 100)
@@ -241,8 +242,8 @@ def test_a_decode_is_recorded_before_its_lease_ends(job, pipelines, tmp_path, mo
     )
     (tmp_path / "shop" / "manifests").mkdir()
     (tmp_path / "shop" / "manifests" / f"{index.input_hash}.json").write_bytes(canonical.encode(manifest))
-    monkeypatch.setattr(SparkSubmit, "start", lambda self: None)
-    monkeypatch.setattr(SparkSubmit, "wait", lambda self, show: JobOutcome("succeeded"))
+    monkeypatch.setattr(DriverProcess, "start", lambda self: None)
+    monkeypatch.setattr(DriverProcess, "wait", lambda self, show: JobOutcome("succeeded"))
     release, recorded = Leases.release, []
 
     def released(leases, lease):

@@ -28,11 +28,12 @@ from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import ArtifactCorruptError, ExpiredRangeError, TransientError
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
+from ticdc_replay.drivers.decode import run_decode
 from ticdc_replay.jobspec import DecodeJob, Limits
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, TopicPin
-from ticdc_replay.spark.decode import run_decode
+from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.storage import open_store
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def undisturbed(
     spark: SparkSession, feed: Feed, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[int, ChangelogIndex]:
     job = feed.job(tmp_path_factory.mktemp("undisturbed"))
-    index = run_decode(spark, job, feed.connections)
+    index = run_decode(SparkRunner(spark), job, feed.connections)
     assert (index.report.events.written, index.report.events.duplicates) == (3 * KEYS, 300)
     return content_hash(job, index), index
 
@@ -153,9 +154,9 @@ def test_a_task_that_is_killed_or_runs_twice_has_no_effect(
     monkeypatch: pytest.MonkeyPatch,
     fault: Any,
 ) -> None:
-    monkeypatch.setattr("ticdc_replay.spark.decode.decode_split", fault)
+    monkeypatch.setattr("ticdc_replay.drivers.decode.decode_split", fault)
     job = feed.job(tmp_path)
-    index = run_decode(spark, job, feed.connections)
+    index = run_decode(SparkRunner(spark), job, feed.connections)
     assert content_hash(job, index) == undisturbed[0]
     assert index.report == undisturbed[1].report
     assert left(job) == {*index.files(), "index.json"}
@@ -179,9 +180,9 @@ def test_rows_are_the_same_in_every_layout(
         layouts.append(len(splits))
         return splits
 
-    monkeypatch.setattr("ticdc_replay.spark.decode.plan_splits", planned)
+    monkeypatch.setattr("ticdc_replay.drivers.decode.plan_splits", planned)
     job = feed.job(tmp_path, split_bytes)
-    index = run_decode(spark, job, feed.connections)
+    index = run_decode(SparkRunner(spark), job, feed.connections)
     assert content_hash(job, index) == undisturbed[0]
     assert (index.report.messages, index.report.events) == (
         undisturbed[1].report.messages,
@@ -199,12 +200,12 @@ def test_a_full_disk_is_a_clear_failure_and_the_next_attempt_leaves_nothing_of_i
 ) -> None:
     job = feed.job(tmp_path, 1 << 30)
     with monkeypatch.context() as patch:
-        patch.setattr("ticdc_replay.spark.decode.decode_split", faults.disk_full)
+        patch.setattr("ticdc_replay.drivers.decode.decode_split", faults.disk_full)
         with pytest.raises(TransientError, match=r"decode: .*(large|space).*; is a disk full"):
-            run_decode(spark, job, feed.connections)
+            run_decode(SparkRunner(spark), job, feed.connections)
     assert "index.json" not in left(job)
     assert left(job), "the attempt that failed left something"
-    index = run_decode(spark, job, feed.connections)
+    index = run_decode(SparkRunner(spark), job, feed.connections)
     assert content_hash(job, index) == undisturbed[0]
     assert left(job) == {*index.files(), "index.json"}
 
@@ -214,7 +215,7 @@ def test_an_edited_manifest_is_refused(spark: SparkSession, feed: Feed, tmp_path
     path = tmp_path / job.manifest
     path.write_bytes(path.read_bytes().replace(b'"end":', b'"end":1', 1))
     with pytest.raises(ArtifactCorruptError, match="was changed after pinning"):
-        run_decode(spark, job, feed.connections)
+        run_decode(SparkRunner(spark), job, feed.connections)
     assert left(job) == set()
 
 
@@ -227,5 +228,5 @@ def test_a_range_that_expires_after_it_was_pinned_fails_with_nothing_visible(
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.delete_records([gone])[gone].result(PATIENCE_S)
     with pytest.raises(ExpiredRangeError, match=r"\[1\] offsets 0 to 9"):
-        run_decode(spark, job, feed.connections)
+        run_decode(SparkRunner(spark), job, feed.connections)
     assert "index.json" not in left(job)

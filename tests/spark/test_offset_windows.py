@@ -25,8 +25,9 @@ from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
-from ticdc_replay.spark.decode import run_decode
-from ticdc_replay.spark.load import run_load
+from ticdc_replay.drivers.decode import run_decode
+from ticdc_replay.drivers.load import run_load
+from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.check import check
 from ticdc_replay.stages.load.coverage import coverage
@@ -96,13 +97,13 @@ class Replay:
         assert pinned.manifest.grade == "offset"
         job = spec(context, write_decode_job(context, pinned).uri)
         assert isinstance(job, jobspec.DecodeJob)
-        return run_decode(self._spark, job, context.connections)
+        return run_decode(SparkRunner(self._spark), job, context.connections)
 
     def load(self, context: ReplayContext, index: ChangelogIndex) -> None:
         check(context, index.run_hash)
         job = spec(context, write_load_job(context, index.run_hash, "mirror").uri)
         assert isinstance(job, jobspec.LoadJob)
-        run_load(self._spark, job, context.connections)
+        run_load(SparkRunner(self._spark), job, context.connections)
         publish_run(context, index.run_hash, ["mirror"])
 
 

@@ -15,14 +15,15 @@ import pytest
 from tests.support.waiting import wait_for
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.progress import report_done
-from ticdc_replay.spark import progress
-from ticdc_replay.spark.progress import Channel, Progress, ProgressLine, brief, telling
-from ticdc_replay.spark.tasks import Sizes, _measured, run_tasks
+from ticdc_replay.drivers import progress
+from ticdc_replay.drivers.progress import Channel, Progress, ProgressLine, brief, telling
+from ticdc_replay.drivers.runner import Sizes, _measured
+from ticdc_replay.spark.tasks import SparkRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOGGER = "ticdc_replay.spark.progress"
+LOGGER = "ticdc_replay.drivers.progress"
 
 
 def line_after(seconds: float, done: int, total: int = 1_200_000, earlier: tuple[tuple[float, int], ...] = ()) -> str:
@@ -119,7 +120,7 @@ class TestRunning:
 
             return wait_for("a line that half is done", half_is_logged)
 
-        assert run_tasks(spark, work, [1, 2], "count", Sizes([200, 200], "messages")) == [True, True]
+        assert SparkRunner(spark).run(work, [1, 2], "count", Sizes([200, 200], "messages")) == [True, True]
         shares = self.shares(caplog)
         assert shares == sorted(shares)
         lines = len(caplog.records)
@@ -132,10 +133,10 @@ class TestRunning:
         def work(number):
             return number < 2 or wait_for("a line that half is done", half.exists)
 
-        assert run_tasks(spark, work, range(4), "count", Sizes([100] * 4, "messages"))[2:] == [True, True]
+        assert SparkRunner(spark).run(work, range(4), "count", Sizes([100] * 4, "messages"))[2:] == [True, True]
 
     def test_what_a_stranger_sends_does_not_count(self, spark, caplog):
-        with Progress(spark, "nobody", "count", [200, 200], "messages") as running:
+        with Progress("count", [200, 200], "messages", ("127.0.0.1", "")) as running:
             channel = running.channel
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
                 forged = progress._signed(b"x" * 16, progress._COUNT.pack(0, 100))
@@ -151,7 +152,7 @@ class TestRunning:
         monkeypatch.setattr(progress, "_LISTEN_S", 600)
         monkeypatch.setattr(progress, "DEFAULT_SECONDS", 600)
         begin = time.monotonic()
-        assert run_tasks(spark, lambda number: number, [1, 2], "count") == [1, 2]
+        assert SparkRunner(spark).run(lambda number: number, [1, 2], "count") == [1, 2]
         assert time.monotonic() - begin < 300
 
     def test_a_failing_job_ends_its_lines(self, spark, caplog):
@@ -159,7 +160,7 @@ class TestRunning:
             raise PermanentError("for good")
 
         with pytest.raises(PermanentError, match="for good"):
-            run_tasks(spark, fail, [1], "count")
+            SparkRunner(spark).run(fail, [1], "count")
         lines = len(caplog.records)
         time.sleep(0.7)
         assert len(caplog.records) == lines

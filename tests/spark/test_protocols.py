@@ -30,8 +30,9 @@ from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.window import Grade, Window
-from ticdc_replay.spark.decode import run_decode
-from ticdc_replay.spark.load import run_load
+from ticdc_replay.drivers.decode import run_decode
+from ticdc_replay.drivers.load import run_load
+from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.check import check
 from ticdc_replay.stages.load.coverage import coverage
@@ -196,11 +197,11 @@ def test_a_capture_ends_in_the_mirror_as_the_upstream_had_it(
             pinned = pin(context, window)
             decode = spec(context, write_decode_job(context, pinned).uri)
             assert isinstance(decode, jobspec.DecodeJob)
-            index = run_decode(spark, decode, context.connections)
+            index = run_decode(SparkRunner(spark), decode, context.connections)
             check(context, index.run_hash)
             load = spec(context, write_load_job(context, index.run_hash, "mirror").uri)
             assert isinstance(load, jobspec.LoadJob)
-            loaded = run_load(spark, load, context.connections)
+            loaded = run_load(SparkRunner(spark), load, context.connections)
             report = publish_run(context, index.run_hash, ["mirror"])
             (covered,) = coverage(context.pipeline, context.state)
     assert index.report.quarantine_reasons == {}

@@ -26,8 +26,9 @@ from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError
 from ticdc_replay.domain.window import Window
-from ticdc_replay.spark.decode import run_decode as decode_job
-from ticdc_replay.spark.load import run_load as load_job
+from ticdc_replay.drivers.decode import run_decode as decode_job
+from ticdc_replay.drivers.load import run_load as load_job
+from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.check import check
 from ticdc_replay.stages.load.coverage import coverage
@@ -158,10 +159,10 @@ class Setting:
         return jobspec.decode(self.context.artifacts.get(uri.removeprefix(self.context.artifacts_uri + "/")))
 
     def run_decode(self, uri: str) -> str:
-        return decode_job(self.spark, self._job(uri), self.connections).run_hash
+        return decode_job(SparkRunner(self.spark), self._job(uri), self.connections).run_hash
 
     def run_load(self, uri: str) -> None:
-        load_job(self.spark, self._job(uri), self.connections)
+        load_job(SparkRunner(self.spark), self._job(uri), self.connections)
 
 
 @pytest.fixture

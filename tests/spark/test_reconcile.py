@@ -99,7 +99,7 @@ def test_files_of_several_places_become_files_with_classes_and_a_summary(spark: 
         Sources(StoreAddress(there.as_uri(), None), (decoded,)),
     ]
 
-    found = classify(spark, inventory, sources, EVIDENCE, StoreAddress(out.as_uri(), None), "run/1")
+    found = classify(spark, inventory, sources, EVIDENCE, StoreAddress(out.as_uri(), None), "run/1", 2)
 
     classes = {
         row["name"]: (row["class"], row["references"], row["table"], row["deletable"])
@@ -145,7 +145,7 @@ def test_a_store_without_any_reference(spark: SparkSession, tmp_path: Path) -> N
     place = StoreAddress(tmp_path.as_uri(), None)
     rows = [{"name": NAMES[0], "size": 1, "etag": "e", "last_modified_ms": NOW - 3 * DAY}]
     objects = Sources(place, (write(tmp_path, "objects.parquet", records.OBJECTS, rows),))
-    found = classify(spark, objects, [], EVIDENCE, place, "run")
+    found = classify(spark, objects, [], EVIDENCE, place, "run", 2)
     assert [row["class"] for row in rows_of(tmp_path, found, "objects")] == ["orphaned"]
     assert found.references == ()
     assert found.summary.references_by_table == ()
@@ -208,7 +208,7 @@ def test_the_objects_of_a_plan_are_judged_again_without_judging_references(spark
     rows = [reference(NAMES[1], 11, b"a"), reference(NAMES[2], 12, b"b")]
     sources = [Sources(place, (write(tmp_path, "scan.parquet", records.REFERENCES, rows),))]
 
-    found = classify_objects(spark, plan, sources, EVIDENCE, StoreAddress(out.as_uri(), None), "rechecks/1")
+    found = classify_objects(spark, plan, sources, EVIDENCE, StoreAddress(out.as_uri(), None), "rechecks/1", 2)
 
     judged = {row["name"]: (row["class"], row["deletable"]) for row in rows_of(out, found, "objects")}
     assert judged == {NAMES[0]: ("orphaned", True), NAMES[1]: ("referenced", False)}
@@ -244,8 +244,8 @@ def test_a_plan_is_judged_again_as_the_reconciliation_judges_whatever_became_of_
     inventory = Sources(place, (write(tmp_path, "objects.parquet", records.OBJECTS, objects),))
     sources = [Sources(place, (write(tmp_path, "scan.parquet", records.REFERENCES, rows),))]
 
-    full = classify(spark, inventory, sources, EVIDENCE, StoreAddress(out.as_uri(), None), "reconciliations/1")
-    again = classify_objects(spark, inventory, sources, EVIDENCE, StoreAddress(out.as_uri(), None), "rechecks/1")
+    full = classify(spark, inventory, sources, EVIDENCE, StoreAddress(out.as_uri(), None), "reconciliations/1", 2)
+    again = classify_objects(spark, inventory, sources, EVIDENCE, StoreAddress(out.as_uri(), None), "rechecks/1", 2)
 
     judged = {row["name"]: row for row in rows_of(out, full, "objects")}
     assert {row["name"]: row for row in rows_of(out, again, "objects")} == judged
@@ -277,8 +277,8 @@ def test_files_on_s3_are_read_and_written_with_the_connection_and_spark_is_told_
         Sources(place, ("decode.parquet",), DecodedBy("shop", {"t": "id"})),
     ]
 
-    found = classify(spark, inventory, references, EVIDENCE, place, "run")
-    again = classify_objects(spark, inventory, references, EVIDENCE, place, "again")
+    found = classify(spark, inventory, references, EVIDENCE, place, "run", 2)
+    again = classify_objects(spark, inventory, references, EVIDENCE, place, "again", 2)
 
     filesystem, root = store.arrow_filesystem()
 

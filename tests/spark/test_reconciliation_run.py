@@ -27,13 +27,14 @@ from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.window import Window
+from ticdc_replay.drivers.decode import run_decode
+from ticdc_replay.drivers.scan import run_scan
 from ticdc_replay.jobspec import DecodeJob, JobSpec, ReconcileJob, ScanJob
 from ticdc_replay.reconcile.judge.classified import read_classified, recheck_folder
 from ticdc_replay.reconcile.judge.report import ReconciliationReport
 from ticdc_replay.reconcile.judge.rules import Reason
-from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.reconcile_job import run_reconcile
-from ticdc_replay.spark.scan import run_scan
+from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.stages.load.check import check
 from ticdc_replay.stages.window.jobs import write_decode_job
 from ticdc_replay.stages.window.pin import pin
@@ -229,15 +230,15 @@ class Steps:
     def run(self, uri: str) -> object:
         job = self.job(uri, self.context.artifacts)
         if isinstance(job, ScanJob):
-            return run_scan(self._spark, job, self.context.connections)
+            return run_scan(SparkRunner(self._spark), job, self.context.connections)
         assert isinstance(job, ReconcileJob)
-        return run_reconcile(self._spark, job, self.context.connections)
+        return run_reconcile(self._spark, job, self.context.connections, parallelism=2)
 
     def decode(self) -> None:
         (pipeline,) = self.context.pipelines
         job = self.job(write_decode_job(pipeline, pin(pipeline, WINDOW)).uri, pipeline.artifacts)
         assert isinstance(job, DecodeJob)
-        check(pipeline, run_decode(self._spark, job, self.context.connections).run_hash)
+        check(pipeline, run_decode(SparkRunner(self._spark), job, self.context.connections).run_hash)
 
     def scan(self) -> WrittenSurvey:
         surveyed = survey(self.context)

@@ -25,8 +25,9 @@ from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
-from ticdc_replay.spark.decode import run_decode
-from ticdc_replay.spark.load import run_load
+from ticdc_replay.drivers.decode import run_decode
+from ticdc_replay.drivers.load import run_load
+from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.check import check
 from ticdc_replay.stages.load.coverage import coverage
@@ -99,9 +100,9 @@ class Replay:
     def run(self, uri: str) -> Any:
         job = spec(self.context, uri)
         if isinstance(job, jobspec.DecodeJob):
-            return run_decode(self.spark, job, self.context.connections)
+            return run_decode(SparkRunner(self.spark), job, self.context.connections)
         assert isinstance(job, jobspec.LoadJob)
-        return run_load(self.spark, job, self.context.connections)
+        return run_load(SparkRunner(self.spark), job, self.context.connections)
 
     def quality(self) -> dict[Window, str]:
         (covered,) = coverage(self.context.pipeline, self.context.state)

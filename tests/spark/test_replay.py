@@ -29,8 +29,9 @@ from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import ArtifactNotFoundError, ExpiredRangeError
 from ticdc_replay.domain.window import Window
-from ticdc_replay.spark.decode import run_decode
-from ticdc_replay.spark.load import run_load
+from ticdc_replay.drivers.decode import run_decode
+from ticdc_replay.drivers.load import run_load
+from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.check import check
 from ticdc_replay.stages.load.coverage import Held, Span, coverage
@@ -148,7 +149,7 @@ def decode_job(context: ReplayContext, window: Window, *, repin: bool = False) -
 
 def decode(spark: SparkSession, context: ReplayContext, window: Window, *, repin: bool = False) -> ChangelogIndex:
     """Pin and decode *window* as the DAG does."""
-    return run_decode(spark, decode_job(context, window, repin=repin), context.connections)
+    return run_decode(SparkRunner(spark), decode_job(context, window, repin=repin), context.connections)
 
 
 def replay(
@@ -166,7 +167,7 @@ def replay(
         written = write_load_job(context, run_hash, target, reload=reload)
         job = jobspec.decode(context.artifacts.get(written.uri.removeprefix(context.artifacts_uri + "/")))
         assert isinstance(job, jobspec.LoadJob)
-        run_load(spark, job, context.connections)
+        run_load(SparkRunner(spark), job, context.connections)
     return publish(context, run_hash, targets)
 
 
@@ -301,7 +302,7 @@ def test_attempts_that_decode_a_window_at_once_return_one_changelog_and_leave_it
     context = make_context(split_bytes=150_000)
     job = decode_job(context, WINDOWS[2])
     with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(lambda _: run_decode(spark, job, context.connections), range(2))
+        first, second = pool.map(lambda _: run_decode(SparkRunner(spark), job, context.connections), range(2))
     assert first == second == read_index(context.artifacts, job.run_hash)
     assert len(content(context, first)) == first.report.events.written
     assert left(context, first) == {*first.files(), "index.json"}
@@ -320,7 +321,7 @@ def test_a_changelog_of_which_files_are_gone_is_decoded_anew_into_the_same_rows(
 ) -> None:
     context = make_context(split_bytes=150_000)
     job = decode_job(context, WINDOWS[2])
-    whole = run_decode(spark, job, context.connections)
+    whole = run_decode(SparkRunner(spark), job, context.connections)
     rows = content(context, whole)
     load = jobspec.decode(
         context.artifacts.get(
@@ -330,15 +331,15 @@ def test_a_changelog_of_which_files_are_gone_is_decoded_anew_into_the_same_rows(
     assert isinstance(load, jobspec.LoadJob)
     lost = lose(context, whole)
     with pytest.raises(ArtifactNotFoundError, match="decode the window again"):
-        run_load(spark, load, context.connections)
+        run_load(SparkRunner(spark), load, context.connections)
     with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(lambda _: run_decode(spark, job, context.connections), range(2))
+        first, second = pool.map(lambda _: run_decode(SparkRunner(spark), job, context.connections), range(2))
     assert first == second == read_index(context.artifacts, job.run_hash)
     assert content(context, first) == rows
     assert first.report == whole.report
     assert left(context, first) == {*first.files(), "index.json"}
     assert all(name in caplog.text for name in lost)
-    assert {table.outcome for table in run_load(spark, load, context.connections).tables} == {"loaded"}
+    assert {table.outcome for table in run_load(SparkRunner(spark), load, context.connections).tables} == {"loaded"}
 
 
 def test_a_changelog_of_which_files_are_gone_stays_as_it_is_where_kafka_has_expired_its_range(
@@ -350,14 +351,14 @@ def test_a_changelog_of_which_files_are_gone_stays_as_it_is_where_kafka_has_expi
     publish_sample(kafka.bootstrap, topic, s3_client_of(s3), published.bucket, "claim-check/")
     context = make_context(edit=lambda text: text.replace(published.topic, topic, 1))
     job = decode_job(context, WINDOWS[0])
-    index = run_decode(spark, job, context.connections)
+    index = run_decode(SparkRunner(spark), job, context.connections)
     (removed, *_) = [TopicPartition(part.topic, part.partition, part.start + 1) for part in index.ranges]
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.delete_records([removed])[removed].result(PATIENCE_S)
-    assert run_decode(spark, job, context.connections) == index
+    assert run_decode(SparkRunner(spark), job, context.connections) == index
     (name, *_) = lose(context, index)
     with pytest.raises(ExpiredRangeError) as raised:
-        run_decode(spark, job, context.connections)
+        run_decode(SparkRunner(spark), job, context.connections)
     text = str(raised.value)
     assert name in text
     assert (
@@ -373,7 +374,7 @@ def test_an_object_that_is_replaced_after_pinning_is_set_aside(spark: SparkSessi
     assert context.claim_check is not None
     with put_back(context, name):
         context.claim_check.put(name, b"another")
-        index = run_decode(spark, job, context.connections)
+        index = run_decode(SparkRunner(spark), job, context.connections)
     assert set(index.report.quarantine_reasons) == {"claim_check_altered"}
     assert {row["object_name"] for row in references(context, index) if row["status"] != "used"} >= {name}
     # What is there now counts where the window is pinned anew.
@@ -407,5 +408,5 @@ def test_another_selection_of_tables_holds_to_the_objects_that_were_used(
     assert context.claim_check is not None
     with put_back(context, name):
         context.claim_check.put(name, b"another")
-        index = run_decode(spark, job, context.connections)
+        index = run_decode(SparkRunner(spark), job, context.connections)
     assert set(index.report.quarantine_reasons) == {"claim_check_altered"}

@@ -34,12 +34,13 @@ from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.window import Window
+from ticdc_replay.drivers.decode import run_decode
+from ticdc_replay.drivers.scan import run_scan
 from ticdc_replay.jobspec import DecodeJob, ReconcileJob, ScanJob, WrittenJob
 from ticdc_replay.reconcile.delete.audit import Audit
 from ticdc_replay.reconcile.judge.classified import ClassifiedIndex
-from ticdc_replay.spark.decode import run_decode
 from ticdc_replay.spark.reconcile_job import run_reconcile
-from ticdc_replay.spark.scan import run_scan
+from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.leases import replaying
 from ticdc_replay.stages.load.check import check
@@ -238,7 +239,7 @@ class Shop:
         """Survey the store, and scan what nobody has searched."""
         found = survey(context)
         if found.scan_job is not None:
-            run_scan(self.spark, self._job(context, found.scan_job.uri, ScanJob), self.connections)
+            run_scan(SparkRunner(self.spark), self._job(context, found.scan_job.uri, ScanJob), self.connections)
             record_scan(context, found.scan_job.uri)
         return found.name
 
@@ -267,7 +268,7 @@ class Shop:
         name = written.uri.removeprefix(f"{context.artifacts_uri}/")
         job = jobspec.decode(context.artifacts.get(name))
         assert isinstance(job, DecodeJob)
-        run_decode(self.spark, job, self.connections)
+        run_decode(SparkRunner(self.spark), job, self.connections)
 
     def lake(self) -> dict[int, str]:
         """The values that the lake's files have, by key."""
@@ -279,7 +280,7 @@ class Shop:
         return found
 
     def _join(self, context: StoreContext, written: WrittenJob) -> ClassifiedIndex:
-        return run_reconcile(self.spark, self._job(context, written.uri, ReconcileJob), self.connections)
+        return run_reconcile(self.spark, self._job(context, written.uri, ReconcileJob), self.connections, parallelism=2)
 
     def _job(self, context: StoreContext, uri: str, kind: type[Any]) -> Any:
         job = jobspec.decode(context.artifacts.get(uri.removeprefix(f"{context.artifacts.root}/")))

@@ -27,9 +27,10 @@ from ticdc_replay.changelog.files.layout import changelog_root
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.window import Window
+from ticdc_replay.drivers.decode import run_decode
+from ticdc_replay.drivers.load import run_load
 from ticdc_replay.snapshot.pin import PinnedManifest
-from ticdc_replay.spark.decode import run_decode
-from ticdc_replay.spark.load import run_load
+from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.check import check
 from ticdc_replay.stages.load.coverage import coverage
@@ -192,9 +193,11 @@ def test_rows_are_whole_and_a_replay_gives_them_again_without_the_source(
             pinned = pin(context, feed.window)
             job = spec(context, write_decode_job(context, pinned).uri)
             assert isinstance(job, jobspec.DecodeJob)
-            first = run_decode(spark, job, context.connections)
+            first = run_decode(SparkRunner(spark), job, context.connections)
             mariadb.execute(server, "DROP DATABASE devlarge", "DROP TABLE mysql.tidb")
-            later = run_decode(spark, msgspec.structs.replace(job, library_version="later"), context.connections)
+            later = run_decode(
+                SparkRunner(spark), msgspec.structs.replace(job, library_version="later"), context.connections
+            )
             assert first.report.events.reread == later.report.events.reread > 0
             assert first.report.quarantine_reasons == later.report.quarantine_reasons == {}
             assert first.run_hash != later.run_hash
@@ -249,13 +252,13 @@ def test_rows_in_quarantine_come_back_once_the_source_may_be_asked(
 def decoded(spark: SparkSession, context: ReplayContext, pinned: PinnedManifest) -> ChangelogIndex:
     job = spec(context, write_decode_job(context, pinned).uri)
     assert isinstance(job, jobspec.DecodeJob)
-    return run_decode(spark, job, context.connections)
+    return run_decode(SparkRunner(spark), job, context.connections)
 
 
 def loaded(spark: SparkSession, context: ReplayContext, uri: str) -> None:
     job = spec(context, uri)
     assert isinstance(job, jobspec.LoadJob)
-    run_load(spark, job, context.connections)
+    run_load(SparkRunner(spark), job, context.connections)
 
 
 def spec(context: ReplayContext, uri: str) -> object:

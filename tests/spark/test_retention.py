@@ -21,12 +21,13 @@ from ticdc_replay import jobspec
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.drivers.scan import run_scan
 from ticdc_replay.jobspec import ReconcileJob, ScanJob
 from ticdc_replay.kafka.offsets import Offsets, Partition
 from ticdc_replay.reconcile.judge.report import ReconciliationReport
 from ticdc_replay.reconcile.judge.rules import Reason
 from ticdc_replay.spark.reconcile_job import run_reconcile
-from ticdc_replay.spark.scan import run_scan
+from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.store_stages.context import StoreContext
 from ticdc_replay.store_stages.reconcile import record_scan, survey, take_inventory, write_reconcile_job
 from ticdc_replay.store_stages.reconcile_report import publish_reconciliation
@@ -126,14 +127,14 @@ class Feed:
     def scan(self, uri: str) -> None:
         job = self._job(uri)
         assert isinstance(job, ScanJob)
-        run_scan(self.spark, job, self.context.connections)
+        run_scan(SparkRunner(self.spark), job, self.context.connections)
         record_scan(self.context, uri)
 
     def reconcile(self, surveyed: str) -> ReconciliationReport:
         written = write_reconcile_job(self.context, surveyed, take_inventory(self.context, surveyed))
         job = self._job(written.uri)
         assert isinstance(job, ReconcileJob)
-        run_reconcile(self.spark, job, self.context.connections)
+        run_reconcile(self.spark, job, self.context.connections, parallelism=2)
         report = publish_reconciliation(self.context, written.run_hash)
         assert report.complete
         assert report.alerts == ()

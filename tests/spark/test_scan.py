@@ -23,11 +23,12 @@ from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import TopicChangedError
 from ticdc_replay.domain.events import RowEvent
 from ticdc_replay.domain.window import Window
+from ticdc_replay.drivers.decode import run_decode
+from ticdc_replay.drivers.scan import run_scan
 from ticdc_replay.jobspec import DecodeJob, ScanJob
 from ticdc_replay.reconcile.judge.records import REFERENCES
 from ticdc_replay.reconcile.look.scan_report import ScanReport, record_scan
-from ticdc_replay.spark.decode import run_decode
-from ticdc_replay.spark.scan import run_scan
+from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.check import check
 from ticdc_replay.stages.window.jobs import write_decode_job
@@ -91,7 +92,7 @@ class Reconciled:
         return job
 
     def scan(self, job: ScanJob | None = None) -> ScanReport:
-        report = run_scan(self._spark, job or self.planned(), self.context.connections)
+        report = run_scan(SparkRunner(self._spark), job or self.planned(), self.context.connections)
         record_scan(self.state, report)
         return report
 
@@ -105,7 +106,7 @@ class Reconciled:
         written = write_decode_job(self.context, pin(self.context, window))
         job = jobspec.decode(self.context.artifacts.get(written.uri.removeprefix(self.context.artifacts_uri + "/")))
         assert isinstance(job, DecodeJob)
-        check(self.context, run_decode(self._spark, job, self.context.connections).run_hash)
+        check(self.context, run_decode(SparkRunner(self._spark), job, self.context.connections).run_hash)
 
 
 @pytest.fixture

@@ -27,11 +27,10 @@ import json, os, sys
 from pathlib import Path
 
 from ticdc_replay.spark.session import open_session
-from ticdc_replay.spark.tasks import run_tasks
+from ticdc_replay.spark.tasks import SparkRunner
 
 local, answer, secret = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3][::-1]
 os.unlink = lambda name: None  # files that PySpark removes at once stay to be looked at
-spark = open_session("secrets")
 in_function = [secret, os.urandom(2 << 20)]  # more than PySpark keeps in the task itself
 
 
@@ -39,7 +38,8 @@ def work(task):
     return task == in_function[0]
 
 
-outcomes = run_tasks(spark, work, [secret] * 4, "secrets")
+with open_session("secrets") as spark:
+    outcomes = SparkRunner(spark).run(work, [secret] * 4, "secrets")
 files = {str(file): file.read_bytes() for file in local.rglob("*") if file.is_file()}
 found = [name for name, content in files.items() if secret.encode() in content]
 answer.write_text(json.dumps({"outcomes": outcomes, "bytes": sum(map(len, files.values())), "found": found}))

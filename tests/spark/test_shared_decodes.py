@@ -30,10 +30,11 @@ from ticdc_replay.domain.errors import (
     WatermarkNotReachedError,
 )
 from ticdc_replay.domain.window import Window
+from ticdc_replay.drivers.decode import run_decode
+from ticdc_replay.drivers.load import run_load
 from ticdc_replay.kafka.offsets import Offsets, Partition
 from ticdc_replay.snapshot.pin import PinnedManifest
-from ticdc_replay.spark.decode import run_decode
-from ticdc_replay.spark.load import run_load
+from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.check import check
 from ticdc_replay.stages.load.coverage import coverage
@@ -127,7 +128,7 @@ class Feed:
         job = jobspec.decode(context.artifacts.get(written.uri.removeprefix(context.artifacts_uri + "/")))
         assert isinstance(job, jobspec.DecodeJob)
         with decoding(context, pinned.name, written.run_hash, written.shared, poll_s=0.1):
-            index = run_decode(self.spark, job, context.connections)
+            index = run_decode(SparkRunner(self.spark), job, context.connections)
             check(context, index.run_hash)
         return index
 
@@ -135,7 +136,7 @@ class Feed:
         written = write_load_job(context, index.run_hash, "lake")
         job = jobspec.decode(context.artifacts.get(written.uri.removeprefix(context.artifacts_uri + "/")))
         assert isinstance(job, jobspec.LoadJob)
-        run_load(self.spark, job, context.connections)
+        run_load(SparkRunner(self.spark), job, context.connections)
         return publish(context, index.run_hash, ["lake"])
 
 

@@ -18,11 +18,12 @@ from ticdc_replay.domain import canonical, tso
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.messages import OffsetRange, RawMessage
 from ticdc_replay.domain.window import Window
+from ticdc_replay.drivers.decode import run_decode
 from ticdc_replay.jobspec import DecodeJob, Limits
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, TopicPin
-from ticdc_replay.spark.decode import run_decode
+from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.storage import open_store
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def decode(
         tables=("*.*",),
         limits=Limits(**LimitsSection().model_dump()),
     )
-    return run_decode(spark, job, Connections({"kafka": connection}))
+    return run_decode(SparkRunner(spark), job, Connections({"kafka": connection}))
 
 
 def test_a_bootstrap_that_follows_the_range_defines_its_rows(

@@ -5,11 +5,12 @@ import gc
 import pytest
 from pyspark.sql import SparkSession
 
-from ticdc_replay.spark.tasks import run_tasks
+from ticdc_replay.spark.tasks import SparkRunner
 
 pytestmark = pytest.mark.spark
 
 
 def test_modules_are_kept_out_of_a_worker_s_searches_for_cycles(spark: SparkSession) -> None:
-    run_tasks(spark, lambda _: None, range(4), "import what is needed")
-    assert min(run_tasks(spark, lambda _: gc.get_freeze_count(), range(4), "count")) > 10_000
+    runner = SparkRunner(spark)
+    runner.run(lambda _: None, range(4), "import what is needed")
+    assert min(runner.run(lambda _: gc.get_freeze_count(), range(4), "count")) > 10_000

@@ -20,8 +20,8 @@ from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import TopicChangedError
 from ticdc_replay.domain.window import Window
-from ticdc_replay.spark import decode
-from ticdc_replay.spark.decode import run_decode
+from ticdc_replay.drivers.decode import run_decode
+from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.check import check
 from ticdc_replay.stages.window.jobs import write_decode_job
@@ -92,7 +92,7 @@ def replay(kafka: Kafka, default_topic: str, spark: SparkSession, tmp_path: Path
             written = write_decode_job(context, pinned)
             job = jobspec.decode(context.artifacts.get(written.uri.removeprefix(context.artifacts_uri + "/")))
             assert isinstance(job, jobspec.DecodeJob)
-            index = run_decode(spark, job, context.connections)
+            index = run_decode(SparkRunner(spark), job, context.connections)
             summary = check(context, index.run_hash).summary
         root = Path(context.artifacts_uri.removeprefix("file://")) / changelog_root(index.run_hash)
         return Replayed([topic.topic for topic in pinned.manifest.topics], pinned.manifest.grade, index, root, summary)
@@ -140,18 +140,18 @@ def test_a_topic_that_is_recreated_while_it_is_read_is_not_taken_for_the_one_tha
     make_topic: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    orders, run = f"{default_topic}_shop_orders", decode.run_tasks
+    orders, run = f"{default_topic}_shop_orders", SparkRunner.run
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
 
-    def run_after(spark: SparkSession, work: Any, tasks: Any, name: str, *sizes: Any) -> Any:
+    def run_after(runner: SparkRunner, work: Any, tasks: Any, name: str, *sizes: Any) -> Any:
         if name == "decode":  # topics were looked at by then
             admin.delete_topics([orders])[orders].result(PATIENCE_S)
             wait_for("the topic to go", lambda: orders not in admin.list_topics(timeout=PATIENCE_S).topics)
             make_topic(1, {"retention.ms": "-1"}, orders)
             Feed(producer, orders, 1).seconds(200, 400)  # as many offsets, other rows
-        return run(spark, work, tasks, name, *sizes)
+        return run(runner, work, tasks, name, *sizes)
 
-    monkeypatch.setattr(decode, "run_tasks", run_after)
+    monkeypatch.setattr(SparkRunner, "run", run_after)
     with pytest.raises(TopicChangedError, match=f"topic {orders} was recreated"):
         replay()
 

@@ -1,7 +1,10 @@
-"""Loads without an engine."""
+"""Jobs without an engine."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from ticdc_replay.drivers.progress import Progress
+from ticdc_replay.drivers.runner import NumberedTask, TaskRunner, Work
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -10,3 +13,22 @@ Result = TypeVar("Result")
 def in_process(work: Callable[[Task], Result], tasks: Sequence[Task], name: str) -> list[Result]:
     """An ``Execute`` that runs one task after the other, in this process."""
     return [work(task) for task in tasks]
+
+
+class InProcess(TaskRunner):
+    """Runs one task after the other, in this process, and divides work as for two."""
+
+    @property
+    def parallelism(self) -> int:
+        return 2
+
+    @property
+    def sql(self) -> None:
+        return None
+
+    @property
+    def address(self) -> tuple[str, str]:
+        return "", ""
+
+    def outcomes(self, work: Work, tasks: Sequence[NumberedTask], progress: Progress) -> list[Any]:
+        return [work.outcome_of(task, is_last_attempt=True) for task in tasks]

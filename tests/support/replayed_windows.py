@@ -1,30 +1,25 @@
-"""Pins and decodes windows of real topics with the library's own stages and driver; tasks run here instead of in Spark."""
+"""Pins and decodes windows of real topics with the library's own stages and driver; tasks run here."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import pyarrow.parquet as pq
-import pytest
 import yaml
-from pyspark.sql import SparkSession
 
+from tests.support.in_process import InProcess
 from ticdc_replay import jobspec
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.layout import changelog_root
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.window import Window
+from ticdc_replay.drivers.decode import run_decode
 from ticdc_replay.snapshot.pin import PinnedManifest
-from ticdc_replay.spark import decode as driver
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.check import check
 from ticdc_replay.stages.window.jobs import write_decode_job
 from ticdc_replay.stages.window.pin import pin
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
 
 
 def pipeline_for(folder: Path, bootstrap: str, topic: str, config: str | None = None, **more: Any) -> ReplayContext:
@@ -56,18 +51,10 @@ def decode(
 ) -> ChangelogIndex:
     """Decode what was *pinned* as a run does, for all tables or for *tables*, and record what was found."""
 
-    def run_here(
-        _spark: SparkSession, work: Callable[[Task], Result], tasks: Sequence[Task], *_: object
-    ) -> list[Result]:
-        return [work(task) for task in tasks]
-
     written = write_decode_job(context, pinned, tables)
     job = jobspec.decode(context.artifacts.get(written.uri.removeprefix(f"{context.artifacts_uri}/")))
     assert isinstance(job, jobspec.DecodeJob)
-    spark = cast(SparkSession, SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "run_tasks", run_here)
-        index = driver.run_decode(spark, job, context.connections)
+    index = run_decode(InProcess(), job, context.connections)
     then(context, index.run_hash)
     return index
 

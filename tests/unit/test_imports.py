@@ -49,6 +49,7 @@ ROOMS = [
     "reconcile.judge",
     "reconcile.look",
     "reconcile.delete",
+    "drivers",
     "lineage",
     "stages",
     "stages.window",
@@ -161,16 +162,17 @@ def test_an_engine_is_imported_in_its_own_room_only():
     assert foreign == []
 
 
-def test_tasks_reach_spark_through_two_modules_alone():
-    """So that RDDs can be replaced there: one runs tasks, the other sends records from task to task."""
+def test_python_reaches_executors_in_one_way_that_spark_connect_has():
+    """One module runs tasks, one sends records from task to task, one makes views of what tasks read."""
+    names = {"mapInArrow", "sparkContext", "rdd", "_jvm", "_sc", "parallelize", "persist", "cache"}
     uses = {
-        module
+        (module.removeprefix("ticdc_replay.spark."), node.attr)
         for module, path in MODULES.items()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Attribute) and node.attr in ("parallelize", "mapPartitions", "partitionBy")
-        if room_of(module) == "spark" and ast.unparse(node.value) != "gc"
+        if isinstance(node, ast.Attribute) and node.attr in names and room_of(module) == "spark"
     }
-    assert uses == {"ticdc_replay.spark.tasks", "ticdc_replay.spark.exchange"}
+    counts_tasks_of_a_classic_session = ("ended", "sparkContext")
+    assert uses == {*((name, "mapInArrow") for name in ("tasks", "exchange", "sql")), counts_tasks_of_a_classic_session}
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ def test_tasks_reach_spark_through_two_modules_alone():
         ("ticdc_replay.decode.read.split", "ticdc_replay.stages.window.pin", True),
         ("ticdc_replay.stages.window.pin", "ticdc_replay.decode.read.split", False),
         ("ticdc_replay.decode.read.split", "ticdc_replay.decode.plan.tasks", False),
-        ("ticdc_replay.cli.replay", "ticdc_replay.spark.decode", True),
+        ("ticdc_replay.cli.replay", "ticdc_replay.spark.reconcile", True),
         ("ticdc_replay.cli.replay", "ticdc_replay.airflow.dags.pipeline", True),
         ("ticdc_replay.airflow.form", "ticdc_replay.airflow.dags.pipeline", True),
         ("ticdc_replay.airflow.dags.pipeline", "ticdc_replay.airflow.form", False),

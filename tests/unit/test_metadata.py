@@ -43,6 +43,7 @@ DISTRIBUTIONS = {
 """Distributions by import, the longest name first that fits; every other has the name of its import."""
 NOT_IMPORTED = {
     "tzdata": "zoneinfo reads time zones from it where the machine has none",
+    "pyspark-client": "pyspark without Java, for drivers whose tasks run at a Spark Connect server",
     "apache-airflow-providers-amazon": "connections of type aws and their form",
     "apache-airflow-providers-apache-kafka": "connections of type kafka and their form",
     "apache-airflow-providers-postgres": "connections of type postgres and their form",

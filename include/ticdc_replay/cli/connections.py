@@ -14,20 +14,26 @@ from ticdc_replay.domain.errors import ConfigError
 _FIELDS = {"conn_type", "host", "port", "login", "password", "schema", "extra"}
 
 
-def load_connections(file: Path | None, ids: Iterable[str], artifacts: str | None = None) -> Connections:
-    """The connections called *ids*; the file wins over variables. *artifacts* names that of the artefact store.
+def load_connections(
+    file: Path | None, ids: Iterable[str], artifacts: str | None = None, spark: str | None = None
+) -> Connections:
+    """The connections called *ids*; the file wins over variables. *artifacts* names that of the artefact store, *spark* one
+    that need not be there.
 
     The file maps ids to the fields of an Airflow connection. Raises ConfigError where one is missing or malformed, or where the
     file can be read by others.
     """
     listed = _read(file) if file is not None else {}
     found = {}
-    for conn_id in ids:
+    for conn_id in [*ids, *filter(None, [spark])]:
         if conn_id in listed:
             found[conn_id] = _parse(conn_id, listed[conn_id], f"{file}: {conn_id}")
             continue
         variable = f"AIRFLOW_CONN_{conn_id.upper()}"
         text = os.environ.get(variable)
+        # Airflow's URI form, which is not read here, is of no use to this command.
+        if conn_id == spark and not (text or "").lstrip().startswith("{"):
+            continue
         if text is None:
             raise ConfigError(
                 f"connection {conn_id!r} is missing: put it into the file of --connections, or set {variable}"

@@ -148,7 +148,7 @@ def execute(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask")] = False,
     pipelines: PipelinesFolder = None,
     connections: ConnectionsFile = None,
-    master: Master = "local[*]",
+    master: Master = None,
 ) -> None:
     """Delete what a plan names and a recheck finds deletable again.
 

@@ -23,7 +23,7 @@ def maintain(
         bool, typer.Option("--dry-run", help="Show sizes and what would be removed; write nothing")
     ] = False,
     connections: ConnectionsFile = None,
-    master: Master = "local[*]",
+    master: Master = None,
     json: Annotated[bool, typer.Option("--json", help="Print the reports as JSON")] = False,
 ) -> None:
     """Compact the lake tables of a pipeline, and remove old snapshots, orphan files and replaced deletes.

@@ -85,7 +85,7 @@ def redrive(
     tables: Tables = None,
     places: Places = None,
     targets: Annotated[list[str] | None, typer.Option("--target", help="Only into this target; repeatable")] = None,
-    master: Master = "local[*]",
+    master: Master = None,
     connections: ConnectionsFile = None,
 ) -> None:
     """Decode what is in quarantine again, with the current version and configuration, and load what comes out.
@@ -130,7 +130,9 @@ def accept(
             say(f"{record.window}: {len(record.entries)} accepted as lost by {record.person}: {record.why}")
 
 
-def _redrive(context: ReplayContext, run: RunQuarantine, targets: list[str] | None, master: str) -> RedriveReport:
+def _redrive(
+    context: ReplayContext, run: RunQuarantine, targets: list[str] | None, master: str | None
+) -> RedriveReport:
     pinned = pin_redrive(context, run)
     job = write_decode_job(context, pinned)
     with replaying(context, pinned.name, job.run_hash):

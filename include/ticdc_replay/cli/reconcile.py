@@ -26,7 +26,7 @@ def reconcile(
     store: StoreFile,
     pipelines: PipelinesFolder = None,
     connections: ConnectionsFile = None,
-    master: Master = "local[*]",
+    master: Master = None,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON")] = False,
 ) -> None:
     """Reconcile a claim-check store with the changefeeds that write to it. Nothing is deleted.

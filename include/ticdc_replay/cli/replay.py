@@ -126,7 +126,7 @@ def run(
     reload: Annotated[bool, typer.Option("--reload", help="Load again what the targets' ledgers say is done")] = False,
     tables: Tables = None,
     targets: Targets = None,
-    master: Master = "local[*]",
+    master: Master = None,
 ) -> None:
     """Replay a window into the pipeline's targets: pin, decode, check, load, publish."""
     window = window_of(from_, to)
@@ -187,7 +187,8 @@ def opened(pipeline: Path, file: Path | None) -> Iterator[ReplayContext]:
     loaded = load_pipeline(pipeline)
     for warning in loaded.warnings:
         tell(f"warning: {warning}")
-    connections = load_connections(file, connection_ids(loaded.pipeline), loaded.pipeline.connections.artifacts)
+    named = loaded.pipeline.connections
+    connections = load_connections(file, connection_ids(loaded.pipeline), named.artifacts, named.spark)
     with ReplayContext(loaded, connections) as context:
         yield context
 

@@ -42,7 +42,8 @@ def opened_store(
     for warning in [*warnings, *(f"owners are not complete: {each}" for each in loaded.unlisted)]:
         tell(f"warning: {warning}")
     ids = [each for each in _connections(loaded, doing) if each is not None]
-    with StoreContext(loaded, load_connections(connections, ids, loaded.store.connections.artifacts)) as context:
+    named = loaded.store.connections
+    with StoreContext(loaded, load_connections(connections, ids, named.artifacts, named.spark)) as context:
         yield context
 
 
@@ -59,7 +60,7 @@ def _connections(loaded: LoadedStore, doing: Doing) -> list[str | None]:
             return [named.artifacts, named.state, named.undo]
 
 
-def survey_and_scan(context: StoreContext, master: str) -> str:
+def survey_and_scan(context: StoreContext, master: str | None) -> str:
     """Survey Kafka, and scan what nobody has searched for references; the survey's name."""
     tell(f"surveying {len(context.pipelines)} changefeeds")
     surveyed = survey(context)

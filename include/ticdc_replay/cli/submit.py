@@ -1,4 +1,4 @@
-"""Submits a Spark job from the command line."""
+"""Runs a job from the command line."""
 
 from __future__ import annotations
 
@@ -10,38 +10,95 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 from rich.text import Text
 
 from ticdc_replay.cli.terminal import terminal
+from ticdc_replay.config.pipeline import Pipeline
+from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ConfigError
-from ticdc_replay.domain.progress import PROGRESS_PROPERTY
+from ticdc_replay.domain.progress import SECONDS_VARIABLE
+from ticdc_replay.submit.commands import (
+    SPARK_CONNECT,
+    connect_command,
+    connect_environment,
+    local_command,
+    local_environment,
+)
+from ticdc_replay.submit.driver_process import DriverProcess
 from ticdc_replay.submit.signals import ended_by
-from ticdc_replay.submit.spark_submit import SparkSubmit
 from ticdc_replay.submit.submitter import LogLine, Submission, Submitter
 
 if TYPE_CHECKING:  # they bring all of SQLAlchemy and sqlglot
     from ticdc_replay.stages.context import ReplayContext
     from ticdc_replay.store_stages.context import StoreContext
 
-Master = Annotated[str, typer.Option(help="Spark master URL")]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        help="Spark master URL, or sc://host:port of a Spark Connect server; by default what runner and the connection of "
+        "Spark say, else local[*]"
+    ),
+]
 
 
-def submit(uri: str, context: ReplayContext | StoreContext, master: str) -> None:
-    """Run the Spark job whose spec is at *uri* and wait for its end; its log goes to stderr.
+def submit(uri: str, context: ReplayContext | StoreContext, master: str | None) -> None:
+    """Run the job whose spec is at *uri* and wait for its end; its log goes to stderr. One that is done already starts no
+    process.
 
     The job gets the Spark properties of the pipeline's or the store's file, as it does from Airflow.
 
     Raises PermanentError or TransientError with the driver's own message, ConfigError where Spark is not installed.
     """
+    from ticdc_replay.drivers.done import done_before  # with pyarrow
+
+    with ended_by(signal.SIGTERM, signal.SIGHUP):
+        if done_before(uri, context.connections) is not None:
+            return
+    declared = context.declared
+    environ = dict(os.environ)
+    if sys.stderr.isatty():  # every second where a person looks on
+        environ.setdefault(SECONDS_VARIABLE, "1")
+    spark = _spark_connect(context, master)
+    submission = Submission(uri, context.connections, declared, spark=spark)
+    if spark is not None:
+        command, environ = connect_command(submission, declared), connect_environment(environ, spark)
+    elif master is None and isinstance(declared, Pipeline) and declared.runner == "local":
+        command, environ = local_command(submission, declared), local_environment(environ, declared)
+    else:
+        master = master or "local[*]"
+        command, environ = _spark_submit(submission, master), _environ(environ, master)
+    run(DriverProcess(submission, command, environ))
+
+
+def _spark_submit(submission: Submission, master: str) -> list[str]:
     binary = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if binary is None or find_spec("pyspark") is None:
         raise ConfigError("spark-submit is not installed here: pip install 'ticdc-replay[spark]'")
-    submission = Submission(uri, context.connections, context.declared)
-    watched = {PROGRESS_PROPERTY: "1"} if sys.stderr.isatty() else {}  # every second where a person looks on
-    properties = [f"--conf={name}={value}" for name, value in {**watched, **submission.properties}.items()]
-    command = [binary, "--master", master, *properties, submission.script, *submission.arguments]
-    run(SparkSubmit(submission, command, _environ(master)))
+    properties = [f"--conf={name}={value}" for name, value in submission.properties.items()]
+    return [binary, "--master", master, *properties, submission.script, *submission.arguments]
+
+
+def _spark_connect(context: ReplayContext | StoreContext, master: str | None) -> Connection | None:
+    """The connection of the Spark Connect server that is to be used, None for another way."""
+    conn_id = context.declared.connections.spark
+    known = context.connections.by_id.get(conn_id, Connection(conn_id=conn_id, conn_type=""))
+    is_server = known.conn_type == SPARK_CONNECT
+    if master is None and isinstance(context.declared, Pipeline) and context.declared.runner == "local":
+        return None
+    if master is None:
+        return known if is_server else None
+    if not master.startswith("sc://"):
+        return None
+    if "token=" in master:
+        raise ConfigError(
+            f"--master: a token in a command line can be read by others: give it as the password of connection "
+            f"{conn_id!r}, of type {SPARK_CONNECT}"
+        )
+    if is_server:  # with its token
+        return msgspec.structs.replace(known, host=master, port=None)
+    return Connection(conn_id=conn_id, conn_type=SPARK_CONNECT, host=master)
 
 
 def run(submitter: Submitter) -> None:
@@ -68,9 +125,9 @@ def _watch(submitter: Submitter) -> None:
         submitter.wait(show)
 
 
-def _environ(master: str) -> dict[str, str]:
-    """What a driver is given of this environment, in this Python. Executors of a cluster reach it at a real address."""
-    environ = {**os.environ, "PYSPARK_DRIVER_PYTHON": sys.executable}
+def _environ(environ: dict[str, str], master: str) -> dict[str, str]:
+    """What a driver is given of *environ*, in this Python. Executors of a cluster reach it at a real address."""
+    environ = {**environ, "PYSPARK_DRIVER_PYTHON": sys.executable}
     environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         environ["PYSPARK_PYTHON"] = sys.executable

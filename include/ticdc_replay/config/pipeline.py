@@ -70,7 +70,7 @@ class ConnectionsSection(Section):
     )
     artifacts: ConnectionId | None = Field(None, description="Store of the artefacts (type aws); none for file:")
     state: ConnectionId | None = Field(None, description="State store; if absent SQLite in `artifacts` (one machine)")
-    spark: ConnectionId = Field("spark_default", description="Where Spark jobs are submitted")
+    spark: ConnectionId = Field("spark_default", description="How Spark is reached: type spark, or spark_connect")
 
 
 class DeclaredTable(Section):
@@ -179,6 +179,13 @@ class SparkSection(Section):
     conf: dict[str, str] = Field({}, description="Spark properties, such as spark.executor.memory: 4g; never a secret")
 
 
+class LocalSection(Section):
+    """How jobs run where `runner` is local: in processes of the machine that submits, without Spark."""
+
+    processes: int | None = Field(None, ge=1, le=256, description="How many; as many as it may use cores if absent")
+    max_messages: int = Field(5_000_000, ge=1, description="A window with more messages is refused: it needs Spark")
+
+
 _Dotted = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
 
 
@@ -227,7 +234,12 @@ class Pipeline(Section):
     retries: RetriesSection = RetriesSection()
     limits: LimitsSection = LimitsSection()
     changelog: ChangelogSection = ChangelogSection()
+    runner: Literal["spark", "local"] = Field(
+        "spark",
+        description="What runs the jobs; local: no Spark, for small windows and targets that Spark does not write",
+    )
     spark: SparkSection = SparkSection()
+    local: LocalSection = LocalSection()
     airflow: AirflowSection = AirflowSection()
     targets: tuple[AnySection, ...] = Field(min_length=1)
 
@@ -242,6 +254,8 @@ class Pipeline(Section):
                 "policies.handle_key_only is reread, and only there"
             )
         for at, target in enumerate(self.targets):
+            if self.runner == "local" and target.spark_properties:
+                raise ValueError(f"targets[{at}]: Spark writes tables of type {target.type}: set runner to spark")
             target.check(f"targets[{at}]", self.name, self.tables, self.targets[:at])
         return self
 

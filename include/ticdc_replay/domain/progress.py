@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import ClassVar, Protocol, TypeVar, runtime_checkable
 
-PROGRESS_PROPERTY = "spark.ticdcReplay.progressSeconds"
-"""Spark property: seconds between two progress lines in a job's log; 10 by default."""
+SECONDS_VARIABLE = "TICDC_REPLAY_PROGRESS_SECONDS"
+"""Environment variable of a driver: seconds between two progress lines in a job's log; 10 by default."""
 
 Batch = TypeVar("Batch", bound=Sized)
 

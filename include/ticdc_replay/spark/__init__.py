@@ -1,1 +1,1 @@
-"""The drivers of Spark jobs and their entry scripts (``jobs``). Only this room knows Spark: it spreads tasks over executors."""
+"""Tasks on Spark's executors, the join of a reconciliation, and the entry scripts (``jobs``). Only this room knows Spark."""

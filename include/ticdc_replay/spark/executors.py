@@ -11,44 +11,39 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
-from py4j.protocol import Py4JJavaError
-from pyspark import SparkConf
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ticdc_replay import __version__
 from ticdc_replay.domain.errors import PermanentError
-from ticdc_replay.jobspec import DecodeJob, JobSpec, LoadJob, MaintainJob, ReconcileJob, ScanJob
-from ticdc_replay.spark.tasks import look_at_executors
+from ticdc_replay.jobspec import DecodeJob, JobSpec, LoadJob, MaintainJob, ReconcileJob
+from ticdc_replay.spark.session import is_remote
+from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.storage.file import TEMPORARY_PREFIX
+from ticdc_replay.submit.modules import module_of_tasks
 
 log = logging.getLogger(__name__)
 
 _REMEDY = "See docs/operations.md, 'Run on a cluster'"
-_NEEDED: dict[type, str] = {
-    DecodeJob: "ticdc_replay.decode.read.split",
-    LoadJob: "ticdc_replay.targets.last_versions",
-    ScanJob: "ticdc_replay.reconcile.look.scan",
-    ReconcileJob: "ticdc_replay.spark.reconcile",
-    MaintainJob: "ticdc_replay.targets.lake.tombstones",
-}
-"""The module that brings what tasks of a job need; importing it warms the workers up, too."""
 _NO_PYTHON = re.compile(r"PYTHON_VERSION_MISMATCH[^\n]*|Cannot run program [^\n]*")
+_NO_ARROW = "No module named 'pyarrow'"
 
 
-def require_executors(spark: SparkSession, job: JobSpec) -> None:
+def require_executors(runner: SparkRunner, spark: SparkSession, job: JobSpec) -> None:
     """Check that the present executors can run *job*.
 
     Raises PermanentError if they lack the driver's version of the library, one of its packages, the driver's Python, or a folder
     that the job works on.
     """
-    context = spark.sparkContext
-    if context.master == "local" or context.master.startswith("local["):
+    master = spark.conf.get("spark.master", None) or ""
+    if not is_remote(spark) and (master == "local" or master.startswith("local[")):
         return
-    _warn_of_plain_rpc(context.getConf())
+    _warn_of_plain_rpc(spark)
     with ExitStack() as markers:
         written = [markers.enter_context(_marked(folder)) for folder in _folders(_written(job))]
         wanted = {str(path): uri for uri, path in [*written, *_folders(_read(job))]}
-        paths, module = list(wanted), _NEEDED[type(job)]
+        paths, module = list(wanted), module_of_tasks(job)
 
         # Runs where the library may be missing, so it uses nothing but Python.
         def look(_: int) -> tuple[str, str, list[str]]:
@@ -64,12 +59,18 @@ def require_executors(spark: SparkSession, job: JobSpec) -> None:
             return socket.gethostname(), found, [path for path in paths if not os.path.exists(path)]
 
         try:
-            seen = look_at_executors(spark, look)
-        except Py4JJavaError as error:
-            found = _NO_PYTHON.search(str(error))
-            if found is None:
+            seen = runner.look(look)
+        except (PySparkException, Py4JError) as error:
+            if _NO_ARROW in str(error):
+                why = (
+                    "there is no pyarrow, which every task needs, nor the library: ship the archive of "
+                    "scripts/package-executors"
+                )
+            elif found := _NO_PYTHON.search(str(error)):
+                why = found[0].strip()
+            else:
                 raise
-            raise PermanentError(f"executors can't run this job: {found[0].strip()}. {_REMEDY}") from error
+            raise PermanentError(f"executors can't run this job: {why}. {_REMEDY}") from error
     if problems := list(dict.fromkeys(_problems(seen, wanted))):
         raise PermanentError(f"executors can't run this job: {'; '.join(problems)}. {_REMEDY}")
 
@@ -89,9 +90,9 @@ def _problems(seen: Iterable[tuple[str, str, list[str]]], wanted: Mapping[str, s
             )
 
 
-def _warn_of_plain_rpc(conf: SparkConf) -> None:
-    encrypted = (conf.get("spark.network.crypto.enabled"), conf.get("spark.ssl.rpc.enabled"))
-    if conf.get("spark.authenticate") != "true" or "true" not in encrypted:
+def _warn_of_plain_rpc(spark: SparkSession) -> None:
+    encrypted = [spark.conf.get(name, None) for name in ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")]
+    if spark.conf.get("spark.authenticate", None) != "true" or "true" not in encrypted:
         log.warning(
             "connections travel to executors over Spark's RPC, and it is not authenticated and encrypted: set spark.authenticate "
             "and spark.network.crypto.enabled on this cluster. %s",

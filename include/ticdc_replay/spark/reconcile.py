@@ -14,10 +14,11 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.reconcile.judge import records
 from ticdc_replay.reconcile.judge.buckets import buckets_of, buckets_of_references, buckets_of_versions
 from ticdc_replay.reconcile.judge.classified import ClassifiedFile
-from ticdc_replay.reconcile.judge.counting import Counted, added, count_objects, count_references, summary_of
+from ticdc_replay.reconcile.judge.counting import Counted, count_objects, count_references, summary_of
 from ticdc_replay.reconcile.judge.judgement import FOR_OBJECTS, PLACE, JudgedBucket
 from ticdc_replay.reconcile.judge.protection import Protections
 from ticdc_replay.reconcile.judge.row_versions import COPIES, HOLDERS, VERSION, several, versions_of
@@ -48,8 +49,8 @@ class Joined(NamedTuple):
     summary: Summary
 
 
-_Written = tuple[tuple[ClassifiedFile | None, ClassifiedFile | None], list[Counted]]
-"""What one bucket left: a file of objects and one of references, and the counts of both."""
+_FILE = "file"
+"""What was counted in a file: the key goes on with the kind of its rows and its name."""
 
 
 class _Join(NamedTuple):
@@ -69,13 +70,17 @@ def classify(
     evidence: Evidence,
     out: StoreAddress,
     folder: str,
+    parallelism: int,
 ) -> Joined:
     """Join *objects* (``records.OBJECTS``) with *references* (``records.REFERENCES``) and write both with their classes below
-    *folder* of *out*.
+    *folder* of *out*. *parallelism*: how many tasks can run at a time.
 
-    The driver holds names of files and the summary; nothing grows with objects or references there.
+    The driver holds names of files and the summary; nothing grows with objects or references there. Raises what ``read_parts``
+    raises, and TransientError if a file can't be written.
     """
-    join, arrived = _arrived(spark, objects, references, evidence, records.REFERENCES)
+    join, arrived = _arrived(
+        spark, objects, references, evidence, records.REFERENCES, parallelism, f"classify {folder}"
+    )
     copies = arrived.then(partial(_hold, buckets=join.buckets)).then(partial(_find_copies, buckets=join.buckets))
     write = partial(_write_bucket, evidence=evidence, out=out, folder=folder)
     return _results(arrived.together_with(copies), write, f"classify {folder}")
@@ -88,22 +93,29 @@ def classify_objects(
     evidence: Evidence,
     out: StoreAddress,
     folder: str,
+    parallelism: int,
 ) -> Joined:
     """As ``classify``, without classes of *references*: to judge some objects again. *objects* may have more columns than
     ``records.OBJECTS``, as a plan's files do."""
-    _, arrived = _arrived(spark, objects, references, evidence, _READ_FOR_OBJECTS)
+    _, arrived = _arrived(spark, objects, references, evidence, _READ_FOR_OBJECTS, parallelism, f"classify {folder}")
     write = partial(_write_objects, evidence=evidence, out=out, folder=folder)
     return _results(arrived, write, f"classify {folder}")
 
 
 def _arrived(
-    spark: SparkSession, objects: Sources, references: Sequence[Sources], evidence: Evidence, read: pa.Schema
+    spark: SparkSession,
+    objects: Sources,
+    references: Sequence[Sources],
+    evidence: Evidence,
+    read: pa.Schema,
+    parallelism: int,
+    name: str,
 ) -> tuple[_Join, Exchange]:
     """All rows, each in the bucket of its object's name."""
     of_objects, of_references = plan_reading([objects]), plan_reading(references)
     rows = of_objects.rows + of_references.rows
     size = of_objects.bytes + of_references.bytes
-    buckets = max(spark.sparkContext.defaultParallelism, -(-rows // _BUCKET_ROWS), -(-size // _BUCKET_BYTES))
+    buckets = max(parallelism, -(-rows // _BUCKET_ROWS), -(-size // _BUCKET_BYTES))
     bare = tuple(source._replace(names=()) for source in references)
     join = _Join(objects._replace(names=()), bare, evidence, read, buckets)
     tasks = [("objects", parts) for parts in of_objects.tasks] + [
@@ -112,7 +124,7 @@ def _arrived(
     log.info(
         "%d objects, %d references: %d tasks, %d buckets", of_objects.rows, of_references.rows, len(tasks), buckets
     )
-    return join, Exchange.of(spark, tasks, partial(_spread, join=join), buckets)
+    return join, Exchange.of(spark, tasks, partial(_spread, join=join), buckets, name)
 
 
 def _spread(task: tuple[str, list[GroupRange]], join: _Join) -> Iterator[Piece]:
@@ -155,32 +167,65 @@ def _find_copies(arrived: Iterable[Piece], buckets: int) -> Iterator[Piece]:
 
 def _write_bucket(
     bucket: int, arrived: Iterable[Piece], evidence: Evidence, out: StoreAddress, folder: str
-) -> _Written:
+) -> Iterator[Counted]:
     tables = assembled(arrived, {"objects": records.OBJECTS, "references": _REFERENCES, "copies": COPIES})
     judge = JudgedBucket(tables["objects"], tables["references"])
     objects = judge.objects(evidence)
-    written_objects = write_table(objects, out, f"{folder}/objects", bucket)
-    counts = [*count_objects(objects)]
+    yield from _write("objects", objects, out, folder, bucket)
+    yield from count_objects(objects)
     del objects
     references = judge.references(evidence, tables["copies"])
-    written_references = write_table(references, out, f"{folder}/references", bucket)
-    return (written_objects, written_references), [*counts, *count_references(references)]
+    yield from _write("references", references, out, folder, bucket)
+    yield from count_references(references)
 
 
 def _write_objects(
     bucket: int, arrived: Iterable[Piece], evidence: Evidence, out: StoreAddress, folder: str
-) -> _Written:
+) -> Iterator[Counted]:
     tables = assembled(arrived, {"objects": records.OBJECTS, "references": _OF_OBJECTS})
     objects = JudgedBucket(tables["objects"], tables["references"]).objects(evidence)
-    return (write_table(objects, out, f"{folder}/objects", bucket), None), [*count_objects(objects)]
+    yield from _write("objects", objects, out, folder, bucket)
+    yield from count_objects(objects)
 
 
-def _results(arrived: Exchange, write: Callable[[int, Iterable[Piece]], _Written], name: str) -> Joined:
+def _write(kind: str, table: pa.Table, out: StoreAddress, folder: str, bucket: int) -> Iterator[Counted]:
+    """Write *table*, and count the rows of its file."""
+    file = write_table(table, out, f"{folder}/{kind}", bucket)
+    if file is not None:
+        yield (_FILE, kind, file.name), (file.rows,)
+
+
+def _results(arrived: Exchange, write: Callable[[int, Iterable[Piece]], Iterable[Counted]], name: str) -> Joined:
     """The files that *write* leaves of objects and of references, and all counts added up."""
     begin = time.perf_counter()
-    files, counts = arrived.gather(write, added, name)
+    totals = arrived.totals(write)
     log.info("%s: %.1f s", name, time.perf_counter() - begin)
-    object_files, reference_files = (
-        tuple(sorted(file for file in column if file is not None)) for column in zip(*files, strict=True)
-    )
-    return Joined(object_files, reference_files, summary_of(counts))
+    files: dict[str, list[ClassifiedFile]] = {"objects": [], "references": []}
+    counts: list[Counted] = []
+    for key, numbers in totals:
+        if key[0] == _FILE:
+            files[key[1]].append(ClassifiedFile(key[2], *numbers))
+        else:
+            counts.append((key, numbers))
+    joined = Joined(tuple(sorted(files["objects"])), tuple(sorted(files["references"])), summary_of(counts))
+    _require_whole(joined, name)
+    return joined
+
+
+def _require_whole(joined: Joined, name: str) -> None:
+    """Raise TransientError unless the files have as many rows as were counted.
+
+    A task that wrote a file names it once. But where an executor is lost while these names are added up, Spark may run the task
+    again, whose file has another name, after some had the first one.
+    """
+    summary = joined.summary
+    counted = {"objects": sum(found.objects for found in summary.by_day)}
+    if joined.references:
+        counted["references"] = sum(found.references for found in summary.references_by_table)
+    for kind, rows in counted.items():
+        files = joined.objects if kind == "objects" else joined.references
+        found = sum(file.rows for file in files)
+        if found != rows:
+            raise TransientError(
+                f"{name}: files of {kind} have {found} rows, and {rows} were counted: an executor was lost meanwhile"
+            )

@@ -20,10 +20,13 @@ from ticdc_replay.targets.base import StoreAddress
 log = logging.getLogger(__name__)
 
 
-def run_reconcile(spark: SparkSession, job: ReconcileJob, connections: Connections) -> ClassifiedIndex:
+def run_reconcile(
+    spark: SparkSession, job: ReconcileJob, connections: Connections, *, parallelism: int
+) -> ClassifiedIndex:
     """Put the classes of objects and references into files and, last, what names them; or return what is there.
 
-    Of a recheck there are the classes of objects alone. Raises what a store raises.
+    Of a recheck there are the classes of objects alone. *parallelism*: how many tasks can run at a time. Raises what a store
+    raises, and what ``classify`` raises.
     """
     connection = connections.get(job.artifacts_connection)
     store = open_store(job.artifacts, connection)
@@ -39,7 +42,7 @@ def run_reconcile(spark: SparkSession, job: ReconcileJob, connections: Connectio
     objects = Sources(out, job.objects)
     references = [Sources(out, job.scanned), *_decoded(job, connections)]
     join = classify if job.plan_hash is None else classify_objects
-    joined = join(spark, objects, references, evidence, out, job.folder)
+    joined = join(spark, objects, references, evidence, out, job.folder, parallelism)
     classified = ClassifiedIndex(
         store=job.store,
         id=job.reconciliation_id,

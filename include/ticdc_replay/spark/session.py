@@ -1,38 +1,119 @@
-"""The Spark session of a job, and the private file that brings it its connections."""
+"""The Spark session of a job: of the application that was submitted, or at a Spark Connect server."""
 
-import os
-from collections.abc import Iterable
-from pathlib import Path
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote, urlsplit
 
-import msgspec
 from pyspark.sql import SparkSession
 
-from ticdc_replay.domain.connections import Connections
-from ticdc_replay.domain.errors import ConfigError
-from ticdc_replay.jobspec import CONNECTIONS_FILE_VARIABLE
+from ticdc_replay.domain.connections import Connection
+from ticdc_replay.domain.errors import ConfigError, TransientError
+
+_ANY_PORT = 9
+_DEFAULT_PORT = 15002
+_REACH_S = 10.0
+_SHOWN = 300
+"""Characters of an error of the server."""
+_RETRIES = 8
+"""Of a call that the server did not answer: some three minutes."""
 
 
-def open_session(name: str, secrets: Iterable[str] = ()) -> SparkSession:
+@contextmanager
+def open_session(name: str, secrets: Iterable[str] = (), server: Connection | None = None) -> Iterator[SparkSession]:
     """The session of the submitted application *name*; master, resources and log level come from spark-submit.
+
+    With *server*, the connection of a Spark Connect server, it is a session of its own there; when it ends, nothing of it runs
+    there any more. Raises TransientError where the server can't be reached, or is lost, or refuses the token.
 
     *secrets* are settings that the job makes later. Of a session's settings Spark's event log hides those alone that it
     began with (``EventLoggingListener.redactProperties``).
     """
+    if server is not None:
+        with _remote_session(server, name) as spark:
+            yield spark
+        return
     builder = SparkSession.builder.appName(name).config("spark.ui.showConsoleProgress", "false")
-    return builder.config(map=dict.fromkeys(secrets, "not known yet")).getOrCreate()
+    spark = builder.config(map=dict.fromkeys(secrets, "not known yet")).getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
-def read_connections() -> Connections:
-    """The connections in the private file that ``CONNECTIONS_FILE_VARIABLE`` names.
+@contextmanager
+def _remote_session(server: Connection, name: str) -> Iterator[Any]:
+    from pyspark.errors import AnalysisException, IllegalArgumentException, PythonException
+    from pyspark.errors.exceptions.connect import SparkConnectException
+    from pyspark.sql.connect.client.retries import DefaultPolicy
 
-    Raises ConfigError when the variable is not set, or the file is missing or can be read by others.
+    url = remote_url(server, name)
+    _reach(server, url)
+    spark: Any = None
+    try:
+        spark = SparkSession.builder.remote(url).create()
+        spark.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
+        yield spark
+    except (AnalysisException, IllegalArgumentException, PythonException):
+        raise  # of what was asked for, or of a task
+    except SparkConnectException as error:
+        said = next(iter(str(error).strip().splitlines()), "")[:_SHOWN]
+        raise TransientError(
+            f"connection {server.conn_id!r}: the Spark Connect server failed, was lost, or refused the token: "
+            f"{type(error).__name__}: {said}"
+        ) from error
+    finally:
+        if spark is not None:
+            spark.stop()
+
+
+def _reach(server: Connection, url: str) -> None:
+    """Raise TransientError where nobody listens: the client itself would try for minutes."""
+    place = urlsplit(url)
+    try:
+        socket.create_connection((place.hostname, place.port or _DEFAULT_PORT), _REACH_S).close()
+    except OSError as error:
+        raise TransientError(
+            f"connection {server.conn_id!r}: no Spark Connect server answers at {place.hostname}:"
+            f"{place.port or _DEFAULT_PORT}: {error}"
+        ) from error
+
+
+def remote_url(connection: Connection, name: str) -> str:
+    """The URL of the Spark Connect server of *connection*, with its token: never for a log. *name* says who connects.
+
+    Raises ConfigError where the connection has no host, or a path.
     """
-    name = os.environ.get(CONNECTIONS_FILE_VARIABLE)
-    if not name:
-        raise ConfigError(f"{CONNECTIONS_FILE_VARIABLE} is not set: it names the private file with the connections")
-    path = Path(name)
-    if not path.is_file():
-        raise ConfigError(f"{CONNECTIONS_FILE_VARIABLE} names {path}, which is not a file")
-    if path.stat().st_mode & 0o077:
-        raise ConfigError(f"{path} holds secrets and can be read by others: chmod 600 {path}")
-    return msgspec.json.decode(path.read_bytes(), type=Connections)
+    if not connection.host:
+        raise ConfigError(f"connection {connection.conn_id!r}: host of the Spark Connect server is missing")
+    host, _, given = connection.host.removeprefix("sc://").partition("/;")
+    host = host.rstrip("/")
+    if "/" in host:
+        raise ConfigError(
+            f"connection {connection.conn_id!r}: host {connection.host!r} is not sc://<host>, or a host alone"
+        )
+    place = f"{host}:{connection.port}" if connection.port else host
+    parts = {"user_agent": name, "user_id": connection.login, "token": connection.password}
+    use_ssl = connection.extra.get("use_ssl")
+    parts["use_ssl"] = None if use_ssl is None else str(use_ssl).lower()
+    written = [f"{key}={quote(value, safe='')}" for key, value in parts.items() if value]
+    return f"sc://{place}/;{';'.join([*filter(None, [given]), *written])}"
+
+
+def is_remote(spark: SparkSession) -> bool:
+    """Whether *spark* is a session at a Spark Connect server."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def address_of(spark: SparkSession) -> tuple[str, str]:
+    """The host that executors reach this process at, and the one to listen at."""
+    if is_remote(spark):
+        client: Any = spark.client
+        family, kind, _, _, server = socket.getaddrinfo(client.host, _ANY_PORT, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as towards:
+            towards.connect(server)  # sends nothing: the system chooses the address that it would send from
+            own = str(towards.getsockname()[0])
+        return own, own
+    host = spark.conf.get("spark.driver.host", None) or ""
+    return host, spark.conf.get("spark.driver.bindAddress", None) or host

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -12,6 +12,8 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from ticdc_replay.spark.sealing import sealed
+from ticdc_replay.spark.settings import with_settings
 from ticdc_replay.targets.sql import SqlError
 
 Task = TypeVar("Task")
@@ -24,26 +26,22 @@ class SparkSql:
     """The statements of one driver, in the session *spark*."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
+        self._session = spark
         self._hidden: set[str] = set()
+
+    @cached_property
+    def _spark(self) -> SparkSession:
         # PySpark logs each error with its stack before it raises it, also that of a table that is only looked for.
         PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         # A text is a text: Spark would put settings and variables of the environment in place of ${...} in a literal.
-        self.set({"spark.sql.variable.substitute": "false", "spark.sql.parser.escapedStringLiterals": "false"})
+        for name in ("spark.sql.variable.substitute", "spark.sql.parser.escapedStringLiterals"):
+            self._session.conf.set(name, "false")
+        return self._session
 
     def run(self, statement: str, settings: Mapping[str, str] = {}) -> list[dict[str, Any]]:
         """See ``Sql.run``."""
-        with self._errors():
-            before = {name: self._spark.conf.get(name, None) for name in settings}
-            self.set(settings)
-            try:
-                return [row.asDict() for row in self._spark.sql(statement).collect()]
-            finally:
-                for name, value in before.items():
-                    if value is None:
-                        self._spark.conf.unset(name)
-                    else:
-                        self._spark.conf.set(name, value)
+        with self._errors(), with_settings(self._spark, settings):
+            return [row.asDict() for row in self._spark.sql(statement).collect()]
 
     def set(self, settings: Mapping[str, str], hidden: Collection[str] = ()) -> None:
         """See ``Sql.set``."""
@@ -64,7 +62,9 @@ class SparkSql:
         """See ``Sql.view``."""
         with self._errors():
             numbers = self._spark.range(0, len(tasks), 1, max(1, len(tasks)))
-            numbers.mapInArrow(partial(_read_tasks, read, tuple(tasks)), layout).createOrReplaceTempView(name)
+            numbers.mapInArrow(
+                sealed(self._spark, partial(_read_tasks, read, tuple(tasks))), layout
+            ).createOrReplaceTempView(name)
         try:
             yield
         finally:

@@ -1,119 +1,103 @@
-"""Runs one function over many tasks on the executors, and brings its errors back as what they are.
-
-Tasks reach Spark here, and records go from task to task in ``exchange``: no other module knows of RDDs.
+"""Runs tasks on Spark's executors: in classic Spark and over Spark Connect in one way, a DataFrame of their numbers through
+``mapInArrow``. ``exchange`` and the views of ``sql`` send Python to executors in the same way; no module knows of RDDs.
 """
 
 import gc
-import logging
+import pickle
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
-from uuid import uuid4
+from functools import cached_property, partial
+from typing import Any, TypeVar
 from zipimport import zipimporter
 
-from pyspark import TaskContext
+import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from ticdc_replay.domain.errors import PermanentError, TicdcReplayError, TransientError
-from ticdc_replay.domain.progress import Measured
-from ticdc_replay.spark.progress import Progress, telling
-
-log = logging.getLogger(__name__)
+from ticdc_replay.drivers.progress import Progress
+from ticdc_replay.drivers.runner import NumberedTask, TaskRunner, Work
+from ticdc_replay.spark.attempts import attempts_of, is_last_of
+from ticdc_replay.spark.ended import counted
+from ticdc_replay.spark.sealing import sealed
+from ticdc_replay.spark.session import address_of
+from ticdc_replay.spark.sql import SparkSql
 
 _frozen_modules = 0
 """How many modules were there when this process last froze them."""
 
-Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-
-class Sizes(NamedTuple):
-    """How much each task has to do, in *units* such as messages, for the lines of progress."""
-
-    sizes: Sequence[int]
-    units: str
+_SPLITS = re.compile(r"splits=(\d+)")
 
 
-def run_tasks(
-    spark: SparkSession,
-    work: Callable[[Task], Result],
-    tasks: Sequence[Task],
-    name: str,
-    sizes: Sizes | None = None,
-) -> list[Result]:
-    """*work* of each of *tasks*, one Spark task each, results in the order of *tasks*.
+class SparkRunner(TaskRunner):
+    """Runs tasks on the executors of the session *spark*, each as one Spark task.
 
-    While they run, the log shows how much of *sizes* is done, by default of the sizes of ``Measured`` tasks, else how many tasks;
-    *work* reports it with ``report_done``.
-
-    A TransientError is tried again by Spark as often as the cluster allows, a PermanentError is not; an error of a file, such as
-    a disk that is full, counts as a TransientError. Raises the first PermanentError of the library, else the first
-    TransientError, with its own type.
+    A TransientError is tried again by Spark as often as the cluster allows.
     """
-    if not tasks:
-        return []
-    context = spark.sparkContext
-    last_attempt = _attempts(spark) - 1
-    counted = sizes or _measured(tasks)
-    group = uuid4().hex
-    progress = Progress(spark, group, name, counted.sizes, counted.units)
-    channel = progress.channel
 
-    def guarded(numbered: tuple[int, int, Task]) -> Result | TicdcReplayError:
-        number, size, task = numbered
-        try:
-            with _file_errors(name), telling(channel, number, size):
-                return work(task)
-        except TransientError as error:
-            running = TaskContext.get()
-            if running is not None and running.attemptNumber() < last_attempt:
-                raise
-            return error
-        except PermanentError as error:
-            return error
-        finally:
-            _drop_zip_finders()
-            _freeze_modules()
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
 
-    context.setJobGroup(group, name)
-    begin = time.perf_counter()
-    numbered = list(zip(range(len(tasks)), counted.sizes, tasks, strict=True))
-    with progress:
-        outcomes = context.parallelize(numbered, len(tasks)).map(guarded).collect()
-    log.info("%s: %d tasks in %.1f s", name, len(tasks), time.perf_counter() - begin)
-    errors = [outcome for outcome in outcomes if isinstance(outcome, TicdcReplayError)]
-    if errors:
-        raise next((error for error in errors if isinstance(error, PermanentError)), errors[0])
-    return [outcome for outcome in outcomes if not isinstance(outcome, TicdcReplayError)]
+    @cached_property
+    def parallelism(self) -> int:
+        """As many tasks as the executors have cores, or as many as Spark's configuration says."""
+        # What Spark would do with a range says it without a job, over Connect as well.
+        plan = self._spark.sql("EXPLAIN SELECT * FROM range(1000000)").collect()[0][0]
+        found = _SPLITS.search(plan)
+        assert found is not None, plan
+        return int(found[1])
+
+    @cached_property
+    def sql(self) -> SparkSql:
+        return SparkSql(self._spark)
+
+    @property
+    def address(self) -> tuple[str, str]:
+        return address_of(self._spark)
+
+    def outcomes(self, work: Work, tasks: Sequence[NumberedTask], progress: Progress) -> list[Any]:
+        with counted(self._spark, work.name) as tasks_ended:
+            progress.tasks_ended = tasks_ended
+            # Each task on its own: a worker unpickles the one that it runs.
+            pickled = [cloudpickle.dumps(task) for task in tasks]
+            work_of = sealed(self._spark, partial(_outcome_of, work, pickled, attempts_of(self._spark)))
+            return self._collect(work_of, len(tasks))
+
+    def look(self, work: Callable[[int], Result]) -> list[Result]:
+        """What *work* gives in as many tasks as run at a time. It may run where the library is missing, and is not tried again.
+
+        Raises PySparkException or Py4JError where an executor can't run Python with pyarrow at all.
+        """
+        return self._collect(work, self.parallelism)
+
+    def _collect(self, work: Callable[[int], Any], count: int) -> list[Any]:
+        """*work* of each number up to *count*, one Spark task each."""
+
+        # Pickled by value, since it also runs where the library is missing.
+        def apply(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            import pyarrow
+            from pyspark import cloudpickle
+
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    outcome = cloudpickle.dumps(work(number))
+                    yield pyarrow.record_batch(
+                        {"number": pyarrow.array([number], "int64"), "outcome": pyarrow.array([outcome], "binary")}
+                    )
+
+        numbers = self._spark.range(0, count, 1, count)  # one number in each partition
+        rows = numbers.mapInArrow(apply, "number long, outcome binary").collect()
+        return [pickle.loads(row["outcome"]) for row in sorted(rows, key=lambda row: int(row["number"]))]
 
 
-def look_at_executors(spark: SparkSession, look: Callable[[int], Result]) -> list[Result]:
-    """What *look* finds in as many tasks as the executors have cores. It runs where the library may be missing.
-
-    Raises Py4JJavaError where an executor can't run Python at all.
-    """
-    context = spark.sparkContext
-    tasks = context.defaultParallelism
-    context.setJobDescription("look at the executors")
-    return list(context.parallelize(range(tasks), tasks).map(look).collect())
-
-
-@contextmanager
-def _file_errors(name: str) -> Iterator[None]:
+def _outcome_of(work: Work, pickled: Sequence[bytes], attempts: int, number: int) -> Any:
     try:
-        yield
-    except OSError as error:
-        raise TransientError(f"{name}: {error}; is a disk full, or the store of the artefacts away?") from error
-
-
-def _measured(tasks: Sequence[object]) -> Sizes:
-    sizes = [task.size for task in tasks if isinstance(task, Measured)]
-    if len(sizes) < len(tasks):
-        return Sizes([1] * len(tasks), "tasks")
-    return Sizes(sizes, next(task.units for task in tasks if isinstance(task, Measured)))
+        return work.outcome_of(pickle.loads(pickled[number]), is_last_attempt=is_last_of(attempts))
+    finally:
+        _drop_zip_finders()
+        _freeze_modules()
 
 
 def _drop_zip_finders() -> None:
@@ -137,12 +121,3 @@ def _freeze_modules() -> None:
         gc.collect()
         gc.freeze()
         _frozen_modules = len(sys.modules)
-
-
-def _attempts(spark: SparkSession) -> int:
-    """How often Spark starts one task: local masters have their own number, ``local[N,F]``, and 1 without it."""
-    master = spark.sparkContext.master
-    if master.startswith("local"):
-        found = re.fullmatch(r"local\[[^,]+,\s*(\d+)\]", master)
-        return int(found.group(1)) if found else 1
-    return int(spark.conf.get("spark.task.maxFailures", "4") or "4")

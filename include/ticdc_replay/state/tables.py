@@ -8,6 +8,9 @@ from sqlalchemy.types import TypeEngine
 
 from ticdc_replay.state.any_text import AnyText
 
+REVISION = "0013"
+"""The newest migration."""
+
 metadata = MetaData(naming_convention={"pk": "pk_%(table_name)s"})
 
 

@@ -1,5 +1,6 @@
-"""How a Spark job is run: the contract, its implementations, and what passes between submitter and driver.
+"""How a job is run: the contract, its implementations, and what passes between submitter and driver.
 
-``submitter`` is the contract, ``spark_submit`` its first implementation. ``outcome`` is what a driver leaves at its end.
+``submitter`` is the contract. ``driver_process`` implements it for drivers that are processes of this machine, whose command
+``commands`` has: spark-submit, a client of Spark Connect, or no Spark. ``outcome`` is what a driver leaves at its end.
 ``properties``, ``environment`` and ``private_file`` are what a driver gets. Nothing here knows Spark's or Airflow's packages.
 """

@@ -1,4 +1,4 @@
-"""The contract of whatever runs a Spark job."""
+"""The contract of whatever runs a job."""
 
 import uuid
 from abc import ABC, abstractmethod
@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.config.store import Store
 from ticdc_replay.config.target_kinds import read_section
-from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.jobspec import LoadJob, MaintainJob, connections_of, kind_of
 from ticdc_replay.submit.outcome import JobFile, JobOutcome
 from ticdc_replay.submit.properties import job_properties
@@ -18,19 +18,29 @@ from ticdc_replay.submit.properties import job_properties
 class Submission:
     """One attempt at the job whose spec is at *uri*, for a pipeline or a store; errors call it *name*, or else its kind.
 
+    *spark* is the connection that the driver itself finds Spark by, if it does.
+
     Raises what reading the spec raises, and ConfigError for a connection of the job that is not among *connections*.
     """
 
-    def __init__(self, uri: str, connections: Connections, declared: Pipeline | Store, name: str = "") -> None:
+    def __init__(
+        self,
+        uri: str,
+        connections: Connections,
+        declared: Pipeline | Store,
+        name: str = "",
+        spark: Connection | None = None,
+    ) -> None:
         self.uri = uri
         self.attempt = uuid.uuid4().hex[:12]
         self.file = JobFile(uri, connections)
         self.job = self.file.read()
         self.name = name or kind_of(self.job)
         needed = {*connections_of(self.job), *filter(None, [connections.artifacts])}
-        self.connections = Connections(
-            {conn_id: connections[conn_id] for conn_id in sorted(needed)}, connections.artifacts
-        )
+        by_id = {conn_id: connections[conn_id] for conn_id in sorted(needed)}
+        if spark is not None:
+            by_id[spark.conn_id] = spark
+        self.connections = Connections(by_id, connections.artifacts)
         """Those that the job and its spec need, and no more."""
         target = read_section(self.job.target) if isinstance(self.job, LoadJob | MaintainJob) else None
         self.properties = job_properties(declared, kind_of(self.job), target)
@@ -56,7 +66,8 @@ class LogLine(NamedTuple):
 class Submitter(ABC):
     """Runs one submission, once. A context manager: leaving it ends a job that still runs, with all that it started.
 
-    However the process of the submitter ends, the job ends with it.
+    However the process of the submitter ends, the job ends with it; after SIGKILL of the driver itself, what runs at a Spark
+    Connect server ends when the server notices.
     """
 
     def __enter__(self) -> Self:

@@ -27,7 +27,7 @@ from ticdc_replay.changelog.copies.fold import (
     zeros_alike,
 )
 from ticdc_replay.changelog.files.index import DataFile, TableVersion
-from ticdc_replay.changelog.files.parts import batches_of, counted, groups_with
+from ticdc_replay.changelog.files.parts import batches_of, counted, groups_with, rows_where
 from ticdc_replay.changelog.files.version_order import VersionOrder
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.tables import TableName
@@ -196,8 +196,7 @@ class LastVersions:
         return positions
 
     def _read(self, name: str, number: int) -> pa.Table:
-        path = f"{self._root}/{name}"
-        return pq.read_table(path, filesystem=self._filesystem, filters=[("file", "=", number)], partitioning=None)
+        return rows_where(self._filesystem, f"{self._root}/{name}", "file", number)
 
 
 def winning_rows(

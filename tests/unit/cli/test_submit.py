@@ -25,9 +25,9 @@ from types import SimpleNamespace
 from ticdc_replay.cli import submit
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactNotFoundError
-from ticdc_replay.submit import spark_submit
+from ticdc_replay.submit import driver_process
 
-spark_submit._GRACE_S = 1.0
+driver_process._GRACE_S = 1.0
 
 class NoOutcome:
     def outcome(self, attempt):
@@ -35,7 +35,7 @@ class NoOutcome:
 """
 RUN = """
 submission = SimpleNamespace(name="decode", attempt="a", connections=Connections(), file=NoOutcome())
-submit.run(spark_submit.SparkSubmit(submission, ["sh", "-c", sys.argv[1]], os.environ))
+submit.run(driver_process.DriverProcess(submission, ["sh", "-c", sys.argv[1]], os.environ))
 """
 
 
@@ -146,7 +146,7 @@ def test_a_job_whose_driver_left_no_outcome_fails_as_its_exit_code_says(code, er
 
 
 def test_a_terminal_shows_progress_in_a_line_of_its_own():
-    progress = "15:00:00 INFO ticdc_replay.spark.progress: decode: 42 % of 1.2 M messages"
+    progress = "15:00:00 INFO ticdc_replay.drivers.progress: decode: 42 % of 1.2 M messages"
     screen, terminal = pty.openpty()
     command = started(f"echo before >&2; echo '{progress}'; sleep 0.5; echo after", terminal)
     os.close(terminal)
@@ -165,7 +165,7 @@ def test_a_terminal_shows_progress_in_a_line_of_its_own():
 
 
 def test_without_a_terminal_every_line_stays_as_it_is(tmp_path):
-    progress = "15:00:00 INFO ticdc_replay.spark.progress: decode: 42 % of 1.2 M messages"
+    progress = "15:00:00 INFO ticdc_replay.drivers.progress: decode: 42 % of 1.2 M messages"
     with (tmp_path / "log").open("wb") as log:
         assert started(f"echo '{progress}'", log.fileno()).wait(PATIENCE_S) == 0
     assert (tmp_path / "log").read_text() == f"{progress}\n"

@@ -26,7 +26,7 @@ with private_file(Connections()) as path:
 DRIVER = """
 import os, sys, time
 from pathlib import Path
-from ticdc_replay.spark.submitter import end_with_submitter
+from ticdc_replay.drivers.submitter import end_with_submitter
 
 end_with_submitter()
 Path("{folder}/driver").write_text(str(os.getpid()))

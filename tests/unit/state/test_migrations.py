@@ -31,6 +31,10 @@ def earlier_revisions() -> list[str]:
     return sorted(found)[:-1]
 
 
+def test_the_tables_name_the_newest_migration() -> None:
+    assert ScriptDirectory.from_config(scripts()).get_current_head() == tables.REVISION
+
+
 def fill(connection: Connection) -> Contents:
     """Put two rows into every table that there is; all of them."""
     found = MetaData()

@@ -1,6 +1,7 @@
-"""The task that runs a Spark job: one operator, whatever the step."""
+"""The task that runs a job: one operator, whatever the step."""
 
 import os
+import shlex
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,17 @@ from ticdc_replay.airflow.operators.base import EmitsLineage, open_replay, open_
 from ticdc_replay.airflow.operators.step import SparkStep
 from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.config.store import Store
+from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ConfigError
-from ticdc_replay.submit.spark_submit import SparkSubmit
+from ticdc_replay.jobspec import WrittenJob, read
+from ticdc_replay.submit.commands import (
+    SPARK_CONNECT,
+    connect_command,
+    connect_environment,
+    local_command,
+    local_environment,
+)
+from ticdc_replay.submit.driver_process import DriverProcess
 from ticdc_replay.submit.submitter import Submission, Submitter
 
 if TYPE_CHECKING:
@@ -29,9 +39,10 @@ _GRACE_S = 3.0
 class SparkJobOperator(EmitsLineage, BaseOperator):
     """Runs the job of *step*, of the pipeline in *pipeline_file* or of the store in *store_file*; see ``base``.
 
-    The driver runs here (client mode), as the Spark connection sets. It gets its connections from a private file, whose path
-    reaches it through the environment: no secret in a command line, a Spark property, a log or a template. Raises PermanentError
-    or TransientError with the driver's own message.
+    The driver runs here: by spark-submit in client mode or over Spark Connect, as the type of the Spark connection says, or
+    without Spark. It gets its connections from a private file, whose path reaches it through the environment: no secret in a
+    command line, a Spark property, a log or a template. A job that is done already starts no driver. Raises PermanentError or
+    TransientError with the driver's own message.
     """
 
     ui_color = "#fdf0d5"
@@ -57,31 +68,65 @@ class SparkJobOperator(EmitsLineage, BaseOperator):
     def execute(self, context: Mapping[str, Any]) -> dict[str, Any]:
         if reason := self.step.skip(context):
             raise AirflowSkipException(reason)
+        from ticdc_replay.drivers.done import done_before  # with pyarrow, which no DAG file needs
+
         with self._opened() as engine:
             with standstill_shown():
-                _refuse_cluster_mode(engine.declared)
+                spark = _spark_of(engine.declared)
                 job = self.step.find(engine, context)
-                submission = Submission(job.uri, engine.connections, engine.declared, self.task_id)
-            submission.properties = _with_openlineage(submission.properties, context)
-            hook = SparkSubmitHook(
-                conf=submission.properties,
-                conn_id=engine.declared.connections.spark,
-                name=f"{engine.declared.name} {self.task_id}",
-                application_args=submission.arguments,
-            )
-            # The hook has no public name for the command line alone, and its own way to run it returns no exit code.
-            command = hook._build_spark_submit_command(submission.script)
-            with self.step.held(engine, job, submission.job):
-                with SparkSubmit(submission, command, os.environ, _GRACE_S) as self._submitter:
-                    self._submitter.start()
-                    outcome = self._submitter.wait(lambda line: self.log.info("%s", line.text))
-                self.log.info("%s: %s", self.task_id, outcome.counts)
+                spec = read(engine.artifacts, job.uri)
+            with self.step.held(engine, job, spec):
+                with standstill_shown():
+                    counts = done_before(job.uri, engine.connections)
+                if counts is None:
+                    counts = self._run(engine, job, spark, context)
+                self.log.info("%s: %s", self.task_id, counts)
                 with standstill_shown():
                     finished = self.step.finish(engine, job)
         self.lineage = finished.lineage
         for asset in self.outlets:
             context["outlet_events"][asset].extra = finished.event
         return finished.summary
+
+    def _run(
+        self,
+        engine: "ReplayContext | StoreContext",
+        job: WrittenJob,
+        spark: Connection | None,
+        context: Mapping[str, Any],
+    ) -> dict[str, int]:
+        """What *job* did, in a driver of its own; *spark* as ``_spark_of`` says."""
+        declared = engine.declared
+        with standstill_shown():
+            environ: Mapping[str, str] = os.environ
+            if spark is None:
+                assert isinstance(declared, Pipeline)
+                submission = Submission(job.uri, engine.connections, declared, self.task_id)
+                command, environ = local_command(submission, declared), local_environment(environ, declared)
+                self.log.info("Local cmd: %s", shlex.join(command))
+            elif spark.conn_type == SPARK_CONNECT:
+                submission = Submission(job.uri, engine.connections, declared, self.task_id, spark)
+                command, environ = connect_command(submission, declared), connect_environment(environ, spark)
+                self.log.info("Spark-Connect cmd: %s", shlex.join(command))
+            else:
+                submission = Submission(job.uri, engine.connections, declared, self.task_id)
+                submission.properties = _with_openlineage(submission.properties, context)
+                command = self._spark_submit(submission, declared)
+        with DriverProcess(submission, command, environ, _GRACE_S) as self._submitter:
+            self._submitter.start()
+            return self._submitter.wait(lambda line: self.log.info("%s", line.text)).counts
+
+    def _spark_submit(self, submission: Submission, declared: Pipeline | Store) -> list[str]:
+        hook = SparkSubmitHook(
+            conf=submission.properties,
+            conn_id=declared.connections.spark,
+            name=f"{declared.name} {self.task_id}",
+            application_args=submission.arguments,
+        )
+        # The hook has no public name for the command line alone, and its own way to run it returns no exit code. It logs the
+        # command with secrets masked.
+        command: list[str] = hook._build_spark_submit_command(submission.script)
+        return command
 
     def on_kill(self) -> None:
         if self._submitter is not None:
@@ -106,11 +151,18 @@ def _with_openlineage(properties: dict[str, str], context: Mapping[str, Any]) ->
     return properties
 
 
-def _refuse_cluster_mode(declared: Pipeline | Store) -> None:
+def _spark_of(declared: Pipeline | Store) -> Connection | None:
+    """The connection by which jobs of *declared* reach Spark, None where they run without.
+
+    Raises ConfigError for cluster mode.
+    """
+    if isinstance(declared, Pipeline) and declared.runner == "local":
+        return None
     conn_id = declared.connections.spark
-    extra = resolve([conn_id], declared)[conn_id].extra
-    if extra.get("deploy-mode") == "cluster":
+    spark = resolve([conn_id], declared)[conn_id]
+    if spark.extra.get("deploy-mode") == "cluster":
         raise ConfigError(
             f"connection {conn_id!r}: deploy-mode cluster is not supported: the driver would run on another machine, "
             "where the private file with its connections does not exist; set deploy-mode to client"
         )
+    return spark

@@ -60,6 +60,30 @@ def rows_of(
             yield found
 
 
+def rows_where(
+    filesystem: Any, path: str, column: str, value: str | int, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """The rows of the Parquet file at *path* whose *column* is *value*; row groups that can't have any are not read.
+
+    As ``read_table`` with a filter, but that loads pandas where it is installed, which takes a second.
+    """
+    wanted = None if columns is None else list(dict.fromkeys([*columns, column]))
+    with pq.ParquetFile(path, filesystem=filesystem) as file:
+        at = [file.schema.column(leaf).path for leaf in range(len(file.schema))].index(column)
+        bounds = [file.metadata.row_group(group).column(at).statistics for group in range(file.num_row_groups)]
+        groups = [
+            group
+            for group, each in enumerate(bounds)
+            if each is None or not each.has_min_max or each.min <= value <= each.max
+        ]
+        batches = [
+            batch.filter(pc.equal(batch[column], value))
+            for batch in file.iter_batches(row_groups=groups, columns=wanted)
+        ]
+        table = pa.Table.from_batches(batches, file.read_row_groups([], wanted).schema)
+    return table if columns is None else table.select(columns)
+
+
 def lies_in(file: DataFile, window: Window) -> bool:
     """Whether all rows of *file* have their commitTs in *window*."""
     return file.only is None and window.from_ts <= file.min_commit_ts and file.max_commit_ts < window.to_ts

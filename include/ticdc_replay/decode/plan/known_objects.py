@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ticdc_replay.changelog.files.parts import rows_where
 from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.large_messages.claim_check import Expected
 from ticdc_replay.snapshot.inventory import ROW_GROUP
@@ -75,13 +76,7 @@ def used_objects(filesystem: Any, root: str, reference_files: Sequence[str]) -> 
     None where it used none; equal changelogs give equal bytes. Raises TransientError where an object had two contents.
     """
     parts = [
-        pq.read_table(
-            f"{root}/{name}",
-            columns=["object_name", "size", "etag", "sha256"],
-            filters=[("status", "=", "used")],
-            filesystem=filesystem,
-            partitioning=None,
-        )
+        rows_where(filesystem, f"{root}/{name}", "status", "used", ["object_name", "size", "etag", "sha256"])
         for name in reference_files
     ]
     if not parts:

@@ -51,11 +51,6 @@ def count_references(references: pa.Table) -> Iterator[Counted]:
         yield ("reference", kind, schema, table), tuple(numbers)
 
 
-def added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    """The numbers of both."""
-    return tuple(a + b for a, b in zip(one, other, strict=True))
-
-
 def summary_of(counts: Iterable[Counted]) -> Summary:
     """The summary of *counts* with different keys."""
     by_day, objects_by_table, references_by_table = [], [], []

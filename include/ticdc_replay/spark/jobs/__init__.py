@@ -1,1 +1,1 @@
-"""The entry scripts that spark-submit runs, one a kind of job. Arguments: the URI of the job spec, and the attempt's name."""
+"""The scripts of drivers whose tasks run in Spark, one a kind of job. Arguments: the URI of the job spec, the attempt's name."""

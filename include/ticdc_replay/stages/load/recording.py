@@ -172,7 +172,9 @@ def _stretches(context: ReplayContext, index: ChangelogIndex, manifest: Manifest
     filesystem, base = context.artifacts.arrow_filesystem()
     for name in index.sparse_index_files:
         path = f"{base}/{changelog_root(index.run_hash)}/{name}"
-        for row in pq.read_table(path, filesystem=filesystem, partitioning=None).to_pylist():
+        with pq.ParquetFile(path, filesystem=filesystem) as file:  # read_table loads pandas, which takes a second
+            rows = file.read().to_pylist()
+        for row in rows:
             yield Stretch(
                 topics[row["topic"]],
                 row["partition"],

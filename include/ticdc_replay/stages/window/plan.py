@@ -43,6 +43,7 @@ from ticdc_replay.stages.window.schemas import recorded_schemas
 from ticdc_replay.stages.window.shared import span_of
 from ticdc_replay.stages.window.watermark import pin_request
 from ticdc_replay.state.manifests import WindowManifest
+from ticdc_replay.submit.commands import refused_locally
 from ticdc_replay.submit.properties import refused_properties
 
 Input = Literal["kafka", "manifest", "changelogs"]
@@ -182,7 +183,8 @@ class _Planner:
             if isinstance(error, WatermarkNotReachedError):
                 return msgspec.structs.replace(planned, waits_for=str(error))
             raise
-        return self._measured(planned, request, found)
+        measured = self._measured(planned, request, found)
+        return _refused(measured, *refused_locally(context.pipeline, measured.messages))
 
     def _pinned(self, planned: WindowPlan, request: PinRequest, pinned: PinnedManifest) -> WindowPlan:
         """*planned* for a window that has a manifest."""
@@ -223,9 +225,11 @@ class _Planner:
         """*planned* where *manifest* is decoded from Kafka into *run_hash*, or is decoded already."""
         lost = prove_in_kafka(manifest, self._context.kafka, request.codec(), request.clock_skew_ms)
         if not lost:
-            return self._measured(
-                planned, request, FoundRanges(manifest.topics, manifest.grade, manifest.reasons, manifest.cluster_id)
-            )
+            found = FoundRanges(manifest.topics, manifest.grade, manifest.reasons, manifest.cluster_id)
+            measured = self._measured(planned, request, found)
+            if _is_whole(self._context, run_hash):
+                return measured
+            return _refused(measured, *refused_locally(self._context.pipeline, measured.messages))
         if _is_whole(self._context, run_hash):
             note = f"Kafka has lost a part of what is pinned; changelog {run_hash} of it is whole"
             return msgspec.structs.replace(planned, notes=(note,))

@@ -8,9 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow.fs import LocalFileSystem
 
 from ticdc_replay.changelog.files.index import DataFile
-from ticdc_replay.changelog.files.parts import batches_of, groups_with, part_of, rows_of
+from ticdc_replay.changelog.files.parts import batches_of, groups_with, part_of, rows_of, rows_where
 from ticdc_replay.domain.window import Window
 
 TIMES = [5, 7, 1, 3, 20, 22, 21, 25, 9, 8]
@@ -43,7 +44,7 @@ def test_the_rows_of_a_window_are_read_and_groups_without_any_are_not(path: Path
 @given(window=windows)
 def test_what_counts_of_a_file_is_told_in_numbers(path: Path, window: Window) -> None:
     file = DataFile("name", 10, 1_000, min(TIMES), max(TIMES), "topic", "run")
-    part = part_of(pa.fs.LocalFileSystem(), str(path), file, window)
+    part = part_of(LocalFileSystem(), str(path), file, window)
     inside = [commit_ts for commit_ts in TIMES if commit_ts in window]
     if not inside:
         assert part is None
@@ -61,3 +62,19 @@ def test_rows_at_positions_are_found_in_the_groups_that_hold_them(path: Path, po
         assert groups == sorted({position // GROUP for position in positions})
         rows = file.read_row_groups(groups)["row"] if groups else pa.array([], pa.int64())
     assert rows.take(pa.array(shifted)).to_pylist() == positions
+
+
+@pytest.mark.parametrize("columns", [None, ["n", "text"], ["text"]])
+@pytest.mark.parametrize("value", [0, 3, 7, 99])
+def test_rows_with_a_value_are_those_that_a_filter_of_arrow_finds(
+    tmp_path: Path, value: int, columns: list[str] | None
+) -> None:
+    numbers = [*range(10), None, 3, None, None, *[7] * 5]
+    nested = [{"id": number} for number in range(len(numbers))]
+    table = pa.table({"before": nested, "n": pa.array(numbers, pa.int32()), "text": [f"row {at}" for at in range(19)]})
+    path = tmp_path / "rows.parquet"
+    pq.write_table(table, path, row_group_size=4)
+    filesystem = LocalFileSystem()
+    found = rows_where(filesystem, str(path), "n", value, columns)
+    assert found == pq.read_table(path, columns=columns, filters=[("n", "=", value)])
+    assert found.num_rows == numbers.count(value)

@@ -4,8 +4,6 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from pyspark.sql import SparkSession
-
 from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.decode.plan.sampling import sized
 from ticdc_replay.decode.plan.splits import divide, schema_ranges
@@ -15,6 +13,7 @@ from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactExistsError, ArtifactNotFoundError, TopicChangedError
 from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import OffsetRange
+from ticdc_replay.drivers.runner import Sizes, TaskRunner
 from ticdc_replay.jobspec import ScanFeed, ScanJob
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.kafka.settings import KafkaSettings
@@ -23,7 +22,6 @@ from ticdc_replay.reconcile.look.scan import ScanCounts, ScannedSplit, scan_spli
 from ticdc_replay.reconcile.look.scan_report import ScannedFeed, ScanReport
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot.topics import require_topics
-from ticdc_replay.spark.tasks import Sizes, run_tasks
 from ticdc_replay.state.references import ScannedRange
 from ticdc_replay.storage import open_store
 from ticdc_replay.storage.base import ObjectStore
@@ -31,7 +29,7 @@ from ticdc_replay.storage.base import ObjectStore
 log = logging.getLogger(__name__)
 
 
-def run_scan(spark: SparkSession, job: ScanJob, connections: Connections) -> ScanReport:
+def run_scan(runner: TaskRunner, job: ScanJob, connections: Connections) -> ScanReport:
     """Put the references in the offsets of *job* into files and, last, the report; or return the one that is there.
 
     Raises what ``reconcile.look.scan.scan_split`` raises, and TopicChangedError where a topic was recreated.
@@ -41,7 +39,7 @@ def run_scan(spark: SparkSession, job: ScanJob, connections: Connections) -> Sca
     if found is not None:
         log.info("scan %s is there already", job.scan_hash)
         return found
-    feeds = tuple(_scan(spark, job, feed, store, connections) for feed in job.feeds)
+    feeds = tuple(_scan(runner, job, feed, store, connections) for feed in job.feeds)
     report = ScanReport(store=job.store, scan_hash=job.scan_hash, feeds=feeds)
     try:
         store.put_once(job.report, canonical.encode(report))
@@ -67,25 +65,25 @@ def _report(store: ObjectStore, job: ScanJob) -> ScanReport | None:
 
 
 def _scan(
-    spark: SparkSession, job: ScanJob, feed: ScanFeed, store: ObjectStore, connections: Connections
+    runner: TaskRunner, job: ScanJob, feed: ScanFeed, store: ObjectStore, connections: Connections
 ) -> ScannedFeed:
     settings = KafkaSettings.from_connection(connections[feed.kafka_connection], feed.changefeed.max_message_bytes)
     _verify(feed, settings)
-    parallelism = spark.sparkContext.defaultParallelism
+    parallelism = runner.parallelism
     ranges = sized(feed.ranges, settings)
     splits = divide(ranges, feed.split_bytes, parallelism)
     history = SchemaHistory() if feed.schemas is None else SchemaHistory.decode(store.get(feed.schemas))
 
     def scan(some: Sequence[OffsetRange], known: SchemaHistory, name: str) -> list[ScannedSplit]:
         work = partial(scan_split, job=job, feed=feed, history=known, connections=connections)
-        return run_tasks(spark, work, some, f"{name} {feed.pipeline}", _sizes(some))
+        return runner.run(work, some, f"{name} {feed.pipeline}", _sizes(some))
 
     results = scan(splits, history, "scan")
     if any(result.missing_versions for result in results):
         needed = schema_ranges(feed.ranges, carried_by(feed.changefeed))
         schema_splits = divide([each for each in ranges if each.range in needed], feed.split_bytes, parallelism)
         read = partial(schemas_of_split, feed=feed, connections=connections)
-        schemas = run_tasks(spark, read, schema_splits, f"find schemas {feed.pipeline}", _sizes(schema_splits))
+        schemas = runner.run(read, schema_splits, f"find schemas {feed.pipeline}", _sizes(schema_splits))
         known = history.with_versions(definition for part in schemas for definition in part.definitions)
         again = [at for at, result in enumerate(results) if _finds_more(result, known)]
         for at, result in zip(again, scan([splits[at] for at in again], known, "scan again"), strict=True):

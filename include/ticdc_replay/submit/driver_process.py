@@ -1,4 +1,4 @@
-"""Runs a job with spark-submit in client mode: the driver is a process of this machine."""
+"""Runs a job whose driver is a process of this machine: by spark-submit in client mode, over Spark Connect, or without Spark."""
 
 import os
 import re
@@ -18,11 +18,11 @@ from ticdc_replay.submit.submitter import LogLine, Submission, Submitter
 
 _GRACE_S = 15.0
 _POLL_S = 0.05
-_PROGRESS = re.compile(r" INFO ticdc_replay\.spark\.progress: (.*)")
+_PROGRESS = re.compile(r" INFO ticdc_replay\.drivers\.progress: (.*)")
 
 
-class SparkSubmit(Submitter):
-    """Runs *submission* by *command*, words of a spark-submit, in what a driver gets of *environ* (``driver_environment``)."""
+class DriverProcess(Submitter):
+    """Runs *submission* by *command*, in what a driver gets of *environ* (``driver_environment``)."""
 
     def __init__(
         self, submission: Submission, command: Sequence[str], environ: Mapping[str, str], grace_s: float = _GRACE_S

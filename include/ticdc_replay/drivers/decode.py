@@ -11,7 +11,6 @@ from uuid import uuid4
 
 import msgspec
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
 from ticdc_replay.changelog.copies.key_buckets import KeyBucket, plan_buckets
 from ticdc_replay.changelog.files.index import ChangelogIndex
@@ -37,13 +36,13 @@ from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.messages import RawMessage
 from ticdc_replay.domain.table_patterns import TablePatterns
+from ticdc_replay.drivers.runner import Sizes, TaskRunner
 from ticdc_replay.jobspec import DecodeJob
 from ticdc_replay.kafka.settings import KafkaSettings
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.unread import UnreadDdl, forgetting
 from ticdc_replay.snapshot.manifest import Manifest, ManifestSource, RedrivenMessages
 from ticdc_replay.snapshot.topics import verify_topics
-from ticdc_replay.spark.tasks import Sizes, run_tasks
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +50,7 @@ _OBJECT_BYTES = 1024 * 1024
 """What claim-check objects are taken to have where nothing is known of them: Kafka's own limit of a message."""
 
 
-def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) -> ChangelogIndex:
+def run_decode(runner: TaskRunner, job: DecodeJob, connections: Connections) -> ChangelogIndex:
     """Write the changelog of *job*, or return the existing one. A changelog with missing files is written again.
 
     Raises what a split raises (see ``decode.read.split``). Raises PermanentError if the source can't show its past any more,
@@ -81,7 +80,7 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
         check_source(job, manifest.window, connections)
     if found is not None:
         store.discard(found)
-    index = store.complete(attempt, _Decode(spark, job, connections, store, manifest, attempt).run)
+    index = store.complete(attempt, _Decode(runner, job, connections, store, manifest, attempt).run)
     counts = ", ".join(
         f"{name} {number}" for name, number in msgspec.structs.asdict(index.report.events).items() if number
     )
@@ -92,7 +91,7 @@ def run_decode(spark: SparkSession, job: DecodeJob, connections: Connections) ->
 class _Decode(NamedTuple):
     """One attempt at a changelog: ``run`` writes its files and gives their index."""
 
-    spark: SparkSession
+    runner: TaskRunner
     job: DecodeJob
     connections: Connections
     store: ChangelogStore
@@ -109,11 +108,6 @@ class _Decode(NamedTuple):
         else:
             index = self._from_changelogs()
         return msgspec.structs.replace(index, took_ms=round(1000 * (time.monotonic() - began)))
-
-    @property
-    def parallelism(self) -> int:
-        """About how many tasks run at a time."""
-        return int(self.spark.sparkContext.defaultParallelism)
 
     def _from_kafka(self) -> ChangelogIndex:
         job, store, manifest = self.job, self.store, self.manifest
@@ -136,9 +130,9 @@ class _Decode(NamedTuple):
         read_for_schemas = schema_ranges(manifest.live_ranges(), carried_by(job.changefeed))
         needed = frozenset(read_for_schemas)
         schema_sizes = [each.without_objects() for each in sizes if each.range in needed]
-        schema_splits = plan_splits(schema_sizes, split_bytes, self.parallelism)
-        schemas = run_tasks(
-            self.spark, find, [split.ranges for split in schema_splits], "find schemas", _sizes(schema_splits)
+        schema_splits = plan_splits(schema_sizes, split_bytes, self.runner.parallelism)
+        schemas = self.runner.run(
+            find, [split.ranges for split in schema_splits], "find schemas", _sizes(schema_splits)
         )
         since_ts = manifest.window.from_ts if manifest.all_earlier_ddl else 0
         history, definitions = self._typed_by(schemas, since_ts)
@@ -153,11 +147,11 @@ class _Decode(NamedTuple):
         history = forgetting(history, unread, job.changefeed.topic_of)
 
         partitions = {topic.topic: len(topic.partitions) for topic in manifest.topics}
-        splits = plan_splits(sizes, split_bytes, self.parallelism, partitions)
+        splits = plan_splits(sizes, split_bytes, self.runner.parallelism, partitions)
         offsets = sum(part.length for part in ranges)
         log.info("decoding %s: %d offsets in %d splits", manifest.window, offsets, len(splits))
-        results = run_tasks(
-            self.spark, partial(decode_split, context=self._context(history)), splits, "decode", _sizes(splits)
+        results = self.runner.run(
+            partial(decode_split, context=self._context(history)), splits, "decode", _sizes(splits)
         )
         missing = {version for result in results for version in result.missing_versions}
         if missing:
@@ -177,7 +171,7 @@ class _Decode(NamedTuple):
             }
             again = [split for split, result in zip(splits, results, strict=True) if found & {*result.missing_versions}]
             work = partial(decode_split, context=self._context(history))
-            decoded = run_tasks(self.spark, work, again, "decode again", _sizes(again))
+            decoded = self.runner.run(work, again, "decode again", _sizes(again))
             fresh = {result.number: result for result in decoded}
             results = [fresh.get(result.number, result) for result in results]
         # Topic ids are never reused: a topic that still has its pinned id is the one that was read. Offsets can't show that.
@@ -189,11 +183,11 @@ class _Decode(NamedTuple):
         path = self.store.messages(redriven)
         filesystem, _ = self.store.arrow_root()
         groups = pq.ParquetFile(path, filesystem=filesystem).num_row_groups
-        splits = plan_redrive(path, groups, self.parallelism)
+        splits = plan_redrive(path, groups, self.runner.parallelism)
         find = partial(find_schemas_again, job=self.job, connections=self.connections)
-        history, definitions = self._typed_by(run_tasks(self.spark, find, splits, "find schemas"))
+        history, definitions = self._typed_by(self.runner.run(find, splits, "find schemas"))
         log.info("decoding %d messages of the quarantine of %s", redriven.messages.count, redriven.run_hash)
-        results = run_tasks(self.spark, partial(redrive_split, context=self._context(history)), splits, "decode again")
+        results = self.runner.run(partial(redrive_split, context=self._context(history)), splits, "decode again")
         return self._completed(history, results, definitions)
 
     def _from_changelogs(self) -> ChangelogIndex:
@@ -201,13 +195,13 @@ class _Decode(NamedTuple):
         manifest, store = self.manifest, self.store
         if manifest.shared is not None:
             log.info("%s is taken from the decode of %s", manifest.window, manifest.shared.window)
-            index = run_decode(self.spark, self.job.decoding(manifest.shared), self.connections)
+            index = run_decode(self.runner, self.job.decoding(manifest.shared), self.connections)
             taken = [TakenChangelog(ManifestSource(index.run_hash, canonical.hash_of(index), manifest.window), index)]
         else:
             taken = [TakenChangelog(source, store.source(source)) for source in manifest.derived]
             for source in manifest.derived:
                 log.info("%s is taken from changelog %s", source.window, source.run_hash)
-        return derive(self.job, manifest, taken, self.attempt, *store.arrow_artifacts(), partial(run_tasks, self.spark))
+        return derive(self.job, manifest, taken, self.attempt, *store.arrow_artifacts(), self.runner.run)
 
     def _typed_by(
         self, found: Sequence[FoundSchemas], since_ts: int = 0
@@ -241,20 +235,30 @@ class _Decode(NamedTuple):
     ) -> ChangelogIndex:
         """The index of what splits left, after copies that repeat have left their files."""
         refuse_shared_names(self.job.changefeed, results, *self.store.arrow_root())
-        job, connections, attempt = self.job, self.connections, self.attempt  # tasks can't have the session
+        tasks_of = (self.job, self.connections, self.attempt)
         keys_files = [result.keys_file for result in results if result.keys_file is not None]
 
-        def find(bucket: KeyBucket) -> Surplus | None:
-            return find_surplus(*ChangelogStore.open(job, connections).arrow_root(), attempt, bucket)
-
-        def rewrite_files(task: Rewrite) -> list[Rewritten]:
-            return rewrite(*ChangelogStore.open(job, connections).arrow_root(), task)
-
-        surplus = run_tasks(self.spark, find, plan_buckets(keys_files, self.parallelism), "find duplicates")
+        surplus = self.runner.run(
+            partial(_find_surplus, tasks_of), plan_buckets(keys_files, self.runner.parallelism), "find duplicates"
+        )
         sizes = {file.file.name: file.file.bytes for result in results for file in result.files}
         rewrites = plan_rewrites([each for each in surplus if each is not None], sizes)
-        rewritten = chain.from_iterable(run_tasks(self.spark, rewrite_files, rewrites, "drop duplicates"))
-        return assemble(job, self.manifest, history, results, list(rewritten), definitions, unread)
+        rewritten = chain.from_iterable(self.runner.run(partial(_rewrite, tasks_of), rewrites, "drop duplicates"))
+        return assemble(self.job, self.manifest, history, results, list(rewritten), definitions, unread)
+
+
+_OfTasks = tuple[DecodeJob, Connections, Attempt]
+"""What every task of one decode is given."""
+
+
+def _find_surplus(of: _OfTasks, bucket: KeyBucket) -> Surplus | None:
+    job, connections, attempt = of
+    return find_surplus(*ChangelogStore.open(job, connections).arrow_root(), attempt, bucket)
+
+
+def _rewrite(of: _OfTasks, task: Rewrite) -> list[Rewritten]:
+    job, connections, _ = of
+    return rewrite(*ChangelogStore.open(job, connections).arrow_root(), task)
 
 
 def _sizes(splits: Sequence[Split]) -> Sizes:

@@ -8,16 +8,21 @@ process ends.
 import fcntl
 import logging
 import os
+import signal
 import threading
+import time
 from pathlib import Path
 
 from ticdc_replay.jobspec import CONNECTIONS_FILE_VARIABLE, EXIT_TRANSIENT, SUBMITTER_FILE
 
 log = logging.getLogger(__name__)
 
+_ORDER_S = 10.0
+
 
 def end_with_submitter() -> None:
-    """From now on this process ends with ``EXIT_TRANSIENT``, at once and whatever it is doing, when its submitter has ended.
+    """From now on this process ends, whatever it is doing, when its submitter has ended: at once with ``EXIT_TRANSIENT``, or as
+    by SIGTERM where it handles that.
 
     It takes the private file with the connections along, which the submitter could not remove. The JVM ends when its Python does,
     and executors when their driver does. Without a ``SUBMITTER_FILE`` nothing is watched: a person started the driver.
@@ -46,4 +51,7 @@ def _end_when_free(lock: int, folder: Path, connections: str) -> None:
         folder.rmdir()
     except OSError as error:
         log.warning("%s is not removed: %s", folder, error)
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:  # it ends in order, if it can
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_ORDER_S)
     os._exit(EXIT_TRANSIENT)

@@ -1,16 +1,12 @@
 """The driver of the maintenance of lake tables."""
 
 import logging
-from functools import partial
-
-from pyspark.sql import SparkSession
 
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
-from ticdc_replay.domain.errors import PermanentError, TransientError
+from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
+from ticdc_replay.drivers.runner import TaskRunner
 from ticdc_replay.jobspec import MaintainJob
-from ticdc_replay.spark.sql import SparkSql
-from ticdc_replay.spark.tasks import run_tasks
 from ticdc_replay.storage import open_store
 from ticdc_replay.targets.lake.maintain import maintain
 from ticdc_replay.targets.lake.upkeep import MaintenanceReport
@@ -18,12 +14,14 @@ from ticdc_replay.targets.lake.upkeep import MaintenanceReport
 log = logging.getLogger(__name__)
 
 
-def run_maintain(spark: SparkSession, job: MaintainJob, connections: Connections) -> MaintenanceReport:
+def run_maintain(runner: TaskRunner, job: MaintainJob, connections: Connections) -> MaintenanceReport:
     """Maintain the tables of *job* and keep the report.
 
     Raises PermanentError or TransientError, once all tables were tried, if some failed; and what ``maintain`` raises.
     """
-    report = maintain(job, connections, partial(run_tasks, spark), SparkSql(spark))
+    if runner.sql is None:
+        raise ConfigError(f"maintenance of target {job.target['name']} needs Spark: set runner to spark")
+    report = maintain(job, connections, runner.run, runner.sql)
     open_store(job.artifacts, connections.get(job.artifacts_connection)).put(job.report, canonical.encode(report))
     for table in report.tables:
         log.info(

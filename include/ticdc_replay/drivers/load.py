@@ -2,16 +2,13 @@
 
 import logging
 import time
-from functools import partial
 
 import msgspec
-from pyspark.sql import SparkSession
 
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
+from ticdc_replay.drivers.runner import TaskRunner
 from ticdc_replay.jobspec import LoadJob
-from ticdc_replay.spark.sql import SparkSql
-from ticdc_replay.spark.tasks import run_tasks
 from ticdc_replay.storage import open_store
 from ticdc_replay.targets.base import LoadReport
 from ticdc_replay.targets.load import load
@@ -19,10 +16,10 @@ from ticdc_replay.targets.load import load
 log = logging.getLogger(__name__)
 
 
-def run_load(spark: SparkSession, job: LoadJob, connections: Connections) -> LoadReport:
+def run_load(runner: TaskRunner, job: LoadJob, connections: Connections) -> LoadReport:
     """Load the changelog of *job* and keep the report. Raises what ``targets.load.load`` raises."""
     began = time.monotonic()
-    report = load(job, connections, partial(run_tasks, spark), spark.sparkContext.defaultParallelism, SparkSql(spark))
+    report = load(job, connections, runner.run, runner.parallelism, runner.sql)
     report = msgspec.structs.replace(report, took_ms=round(1000 * (time.monotonic() - began)))
     store = open_store(job.artifacts, connections.get(job.artifacts_connection))
     store.put_once(report.name, canonical.encode(report))

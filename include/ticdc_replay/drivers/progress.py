@@ -1,32 +1,29 @@
-"""Progress of running tasks: executors send their counts to the driver, and the driver logs a line now and then.
+"""Progress of running tasks: workers send their counts to the driver, and the driver logs a line now and then.
 
-Spark itself reports a task's counts when it has ended, which for the few long tasks of a decode is too late. So each task sends
-the driver a datagram with its count, at most one in a second. A datagram never waits and never fails a task: one that is lost
-is made up for by the next, and where a firewall drops all of them the driver goes by the tasks that have ended.
+That a task has ended is too late a news for the few long tasks of a decode. So each task sends the driver a datagram with its
+count, at most one in a second. A datagram never waits and never fails a task: one that is lost is made up for by the next, and
+where a firewall drops all of them the driver goes by the tasks that have ended.
 """
 
 import contextlib
 import hmac
 import logging
+import os
 import secrets
 import socket
 import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
-from pyspark.sql import SparkSession
-
-from ticdc_replay.domain.progress import PROGRESS_PROPERTY, heard_by
+from ticdc_replay.domain.progress import SECONDS_VARIABLE, heard_by
 
 log = logging.getLogger(__name__)
 
 DEFAULT_SECONDS = 10.0
 
-_HOST = "spark.driver.host"
-_BIND_ADDRESS = "spark.driver.bindAddress"
 _REPORTED_EVERY_S = 1.0
 _LISTEN_S = 0.2
 _RATE_OVER_S = 30.0
@@ -87,24 +84,23 @@ class _Teller:
 
 
 class Progress:
-    """Says every few seconds how far the tasks of one Spark job are. A context manager around the job: no line after its end.
+    """Says every few seconds how far the tasks of one run are. A context manager around the run: no line after its end.
 
-    *sizes* is the number of *units* of each task; *group* is the Spark job group that the job runs in.
+    *sizes* is the number of *units* of each task; *address* the host that tasks send to, and the one to listen at, the first
+    where that is empty.
     """
 
-    def __init__(self, spark: SparkSession, group: str, name: str, sizes: Sequence[int], units: str) -> None:
-        # Not the context's getConf(), which asks the JVM some 200 times.
-        conf = {name: spark.conf.get(name, None) or "" for name in (PROGRESS_PROPERTY, _HOST, _BIND_ADDRESS)}
-        self._tracker = spark.sparkContext.statusTracker()
-        self._group = group
+    def __init__(self, name: str, sizes: Sequence[int], units: str, address: tuple[str, str]) -> None:
+        self.tasks_ended: Callable[[], int] = int
+        """How many tasks have ended: what counts where no task can send anything."""
         self._line = ProgressLine(name, sum(sizes), units)
         self._sizes = sizes
         self._done = [0] * len(sizes)
-        self._seconds = float(conf[PROGRESS_PROPERTY] or DEFAULT_SECONDS)
+        self._seconds = float(os.environ.get(SECONDS_VARIABLE) or DEFAULT_SECONDS)
         self._key = secrets.token_bytes(_SIGNATURE_BYTES)
         self._ended = threading.Event()
-        self._socket = _bound(conf[_BIND_ADDRESS] or conf[_HOST])
-        self._host = conf[_HOST]
+        self._host, listen_at = address
+        self._socket = _bound(listen_at or self._host)
         self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
 
     @property
@@ -158,14 +154,8 @@ class Progress:
             self._done[number] = max(self._done[number], min(done, self._sizes[number]))
 
     def _finished(self) -> int:
-        """By the tasks that Spark knows to have ended, each as good as any other."""
-        tasks = 0
-        for job_id in self._tracker.getJobIdsForGroup(self._group):
-            job = self._tracker.getJobInfo(job_id)
-            for stage_id in job.stageIds if job is not None else ():
-                stage = self._tracker.getStageInfo(stage_id)
-                tasks += stage.numCompletedTasks if stage is not None else 0
-        return sum(self._sizes) * tasks // len(self._sizes)
+        """By the tasks that have ended, each as good as any other."""
+        return sum(self._sizes) * self.tasks_ended() // len(self._sizes)
 
 
 class ProgressLine:
