@@ -1,5 +1,5 @@
-# One image for Airflow, for Spark's master and workers, and for the sample: driver and executors then have the same
-# Python, the same native wheels and the same library.
+# One image for all roles: Airflow, Spark's master and workers, a Spark Connect server, drivers and executors on Kubernetes, jobs
+# without Spark, and the sample. Driver and executors then have the same Python, the same native wheels and the same library.
 
 FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d AS build
 
@@ -55,8 +55,9 @@ RUN python scripts/package-executors --wheels-only --out /wheels \
 
 FROM python:3.11.14-slim-bookworm@sha256:65a93d69fa75478d554f4ad27c85c1e69fa184956261b4301ebaf6dbb0a3543d
 
+# haproxy ends TLS before a Spark Connect server, tini reaps processes where the container engine does not.
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless haproxy tini \
     && rm -rf /var/lib/apt/lists/* \
     && groupadd --gid 50000 replay \
     && useradd --uid 50000 --gid replay --home-dir /opt/airflow --create-home replay \
@@ -67,6 +68,8 @@ WORKDIR /opt/ticdc-replay
 COPY scripts/third-party scripts/
 RUN python3 scripts/third-party sbom --debian --name ticdc-replay-image-debian --out /opt/sbom-debian.cdx.json
 COPY docker/*.py docker/spark-defaults.conf docker/
+# Where probes of Airflow's Helm chart call it.
+RUN ln -s /opt/ticdc-replay/docker/entrypoint.py /entrypoint
 COPY dags/*.py dags/
 COPY plugins plugins
 COPY demo/__init__.py demo/
@@ -76,6 +79,7 @@ COPY demo/sample demo/sample
 ENV PATH=/opt/venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYSPARK_PYTHON=/opt/venv/bin/python \
+    SPARK_HOME=/opt/venv/lib/python3.11/site-packages/pyspark \
     SPARK_CONF_DIR=/run/ticdc-replay/spark \
     AIRFLOW_HOME=/opt/airflow \
     AIRFLOW__CORE__DAGS_FOLDER=/opt/ticdc-replay/dags \
@@ -83,4 +87,4 @@ ENV PATH=/opt/venv/bin:$PATH \
     AIRFLOW__CORE__LOAD_EXAMPLES=False
 
 USER replay
-ENTRYPOINT ["python", "/opt/ticdc-replay/docker/entrypoint.py"]
+ENTRYPOINT ["tini", "-s", "--", "python", "/opt/ticdc-replay/docker/entrypoint.py"]

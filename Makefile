@@ -9,7 +9,7 @@ PYTEST := $(BIN)/pytest
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop test test-unit test-nightly lint format schema bench package audit clean
+.PHONY: help setup demo demo-stop test test-unit test-nightly test-matrix lint format schema emulators bench package audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,8 +17,8 @@ help: ## list the targets
 setup: ## make .venv with the ticdc-replay command, and fetch the jars of Kafka and lake tables
 	@$(PYTHON) scripts/setup
 
-demo: setup ## run the whole system with a sample changefeed; EXIT=1 stops it at the end, PATIENCE=3 waits longer
-	@$(BIN)/python -m demo $(if $(EXIT),--exit) $(if $(PATIENCE),--patience $(PATIENCE))
+demo: setup ## run the whole system with a sample changefeed; RUNNER=connect: at a Spark Connect server; EXIT=1 stops it at the end
+	@$(BIN)/python -m demo $(if $(RUNNER),--runner $(RUNNER)) $(if $(EXIT),--exit) $(if $(PATIENCE),--patience $(PATIENCE))
 
 demo-stop: ## stop a demo that runs in another terminal
 	@$(BIN)/python -m demo.stop
@@ -29,8 +29,11 @@ test: setup ## run all tests, with real servers
 test-unit: setup ## run the fast tests, without servers
 	@$(PYTEST) tests/unit -m 'not slow and not integration' $(WORKERS) $(ARGS)
 
-test-nightly: setup ## run all tests, with ten times as many examples of each property
-	@HYPOTHESIS_PROFILE=nightly $(PYTEST) $(WORKERS) --timeout 3600 $(ARGS)
+test-nightly: emulators ## run all tests, with ten times as many examples of each property
+	@TICDC_REPLAY_REQUIRE_EMULATORS=1 HYPOTHESIS_PROFILE=nightly $(PYTEST) $(WORKERS) --timeout 3600 $(ARGS)
+
+test-matrix: setup ## run a few tests with each supported Spark, Airflow and Python; ARGS=spark-3.5-py3.11 for one
+	@$(BIN)/python scripts/test-matrix $(ARGS)
 
 lint: setup ## check format, lint and types, as CI does
 	@$(BIN)/ruff format --check .
@@ -46,6 +49,9 @@ format: setup ## fix format and lint where possible
 
 schema: setup ## write the JSON Schemas of pipeline and store files
 	@$(BIN)/python -m ticdc_replay.config.json_schema include/pipelines/pipeline.schema.json include/stores/store.schema.json
+
+emulators: setup ## fetch emulators of Google's and Azure's storage; tests of these stores are skipped without them
+	@$(BIN)/python -m demo.embedded_stack.emulators
 
 bench: setup ## measure, and write benchmarks/RESULTS.md
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -8,7 +8,10 @@ import subprocess
 import sys
 
 MAIN_PATH = ("replay", "stages", "spark_source", "claim_check", "flat", "load")
-OTHERS = ("protocols", "tables", "scan", "reconcile", "lag", "pinning_scale")
+OTHERS = (
+    *("protocols", "tables", "scan", "reconcile", "lag", "lake", "pinning_scale"),
+    *("small", "backfill", "warm_airflow", "connect", "parse"),
+)
 
 
 def main() -> None:

@@ -47,6 +47,7 @@ from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot.inventory import pin_inventory
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.snapshot.request import PinRequest
+from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.storage import open_store
 
 OBJECTS = 8_000
@@ -146,7 +147,7 @@ def compare(gateway: S3Server, bootstrap: str, folder: Path, objects: int, runs:
         stage = Stage(f"Kafka → changelog, {decoder}")
         with session("bench", conf) as spark:
             for run in range(runs + 1):
-                decode = partial(run_decode, spark, job, connections(bootstrap, server.connection()))
+                decode = partial(run_decode, SparkRunner(spark), job, connections(bootstrap, server.connection()))
                 index = measure(stage if run else Stage("first"), decode)
                 counts = index.report.events
                 assert (counts.written, counts.claim_checks_resolved) == (events, objects), counts

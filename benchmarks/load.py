@@ -33,6 +33,7 @@ from ticdc_replay.drivers.decode import run_decode
 from ticdc_replay.drivers.load import run_load
 from ticdc_replay.jobspec import DecodeJob, LoadJob
 from ticdc_replay.snapshot.manifest import Manifest
+from ticdc_replay.spark.tasks import SparkRunner
 
 EVENTS = 1_000_000
 TOPIC = "workload"
@@ -139,9 +140,9 @@ class Benchmark:
                 return self.stages[name] if counted else Stage("first")
 
             job = decode_job(manifest, OPEN.changefeed, self.artifacts, f"run{run}")
-            measure(stage("Kafka → changelog"), partial(run_decode, spark, job, self.connections))
+            measure(stage("Kafka → changelog"), partial(run_decode, SparkRunner(spark), job, self.connections))
             self._drop_mirror()
-            load = partial(run_load, spark, _load_job(job, manifest), self.connections)
+            load = partial(run_load, SparkRunner(spark), _load_job(job, manifest), self.connections)
             measure(stage("changelog → PostgreSQL"), load)
             if not run:
                 print(f"{by_hand.export(self.dsn, MIRROR, dump):,} rows in the mirror", flush=True)

@@ -28,6 +28,7 @@ from demo.embedded_stack.kafka import Kafka
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.drivers.decode import run_decode
 from ticdc_replay.snapshot.manifest import Manifest
+from ticdc_replay.spark.tasks import SparkRunner
 
 EVENTS = 1_000_000
 GOALS = {"native": 0.5, "python": 0.3}
@@ -93,7 +94,7 @@ def replay(
 ) -> ChangelogIndex:
     """Decode *manifest* into a changelog, which is deleted again."""
     job = decode_job(manifest, workload.changefeed, artifacts, "replay")
-    index: ChangelogIndex = measure(stage, partial(run_decode, spark, job, connections(bootstrap)))
+    index: ChangelogIndex = measure(stage, partial(run_decode, SparkRunner(spark), job, connections(bootstrap)))
     shutil.rmtree(f"{artifacts.removeprefix('file://')}/{job.changelog_root}")
     return index
 

@@ -33,7 +33,8 @@ from ticdc_replay.domain import tso
 
 TOPIC = "small"
 EVENTS = 10_000
-WINDOW_MS = 60_000
+WINDOW_MS = 3_600_000
+DAY_MS = 24 * WINDOW_MS
 WAYS = ("local", "connect", "spark-submit")
 GOALS = {"local": "≤ 20", "connect": "≤ 20", "spark-submit": "≤ 45", "repeat": "≤ 3"}
 
@@ -46,10 +47,10 @@ class Measured(NamedTuple):
 
 
 class Feed:
-    """Windows of ``EVENTS`` upserts of 1,000 rows each, all complete."""
+    """Hours of ``EVENTS`` upserts of 1,000 rows each, all complete. They begin at midnight (UTC)."""
 
     def __init__(self, bootstrap: str, windows: int) -> None:
-        self.begin_ms = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS - (windows + 2) * WINDOW_MS
+        self.begin_ms = (time.time_ns() // 1_000_000 - (windows + 2) * WINDOW_MS) // DAY_MS * DAY_MS
         admin = AdminClient({"bootstrap.servers": bootstrap})
         admin.create_topics([NewTopic(TOPIC, 2, 1, config={"retention.ms": "-1"})])[TOPIC].result(60)
         producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 1_000_000})
@@ -68,10 +69,10 @@ class Feed:
         for partition in range(2):
             producer.produce(TOPIC, value, key, partition, timestamp=ms)
 
-    def window(self, number: int) -> list[str]:
-        """The options that name a window."""
-        begin, end = (tso.from_ms(self.begin_ms + at * WINDOW_MS) for at in (number, number + 1))
-        return ["--from", str(begin), "--to", str(end)]
+    def windows(self, first: int, count: int = 1) -> list[str]:
+        """The options that name *count* windows."""
+        begin, end = (tso.from_ms(self.begin_ms + at * WINDOW_MS) for at in (first, first + count))
+        return ["--from", str(begin), "--to", str(end), *(["--every", "1h"] if count > 1 else [])]
 
 
 def main() -> None:
@@ -89,13 +90,13 @@ def main() -> None:
             measured, repeats, number = [], Measured("repeat", []), 0
             for way in options.ways:
                 seconds = []
-                with _pipeline(folder, way, kafka, postgres) as (file, environ):
+                with pipeline(folder, way, kafka, postgres) as (file, environ):
                     for run in range(options.runs + 1):
-                        took = _run(file, feed.window(number), environ)
+                        took = replay(file, feed.windows(number), environ)
                         number += 1
                         if run:
                             seconds.append(took)
-                    repeats.seconds.append(_run(file, feed.window(number - 1), environ))
+                    repeats.seconds.append(replay(file, feed.windows(number - 1), environ))
                 measured.append(Measured(way, seconds))
     found = _text([*measured, repeats], options.runs)
     print(found)
@@ -104,22 +105,27 @@ def main() -> None:
 
 
 @contextmanager
-def _pipeline(folder: Path, way: str, kafka: Kafka, postgres: Postgres) -> Iterator[tuple[Path, Mapping[str, str]]]:
-    """The file of a pipeline that runs its jobs in that *way*, and the environment with its connections."""
+def pipeline(
+    folder: Path, way: str, kafka: Kafka, postgres: Postgres, **sections: object
+) -> Iterator[tuple[Path, Mapping[str, str]]]:
+    """The file of a pipeline that runs its jobs in that *way*, and the environment with its connections; other *sections* of
+    the file by name."""
     root = folder / way
     root.mkdir()
-    postgres.create_database(way.replace("-", "_"))
+    name = str(sections.get("name", way.replace("-", "_")))
+    postgres.create_database(name)
     declared = {
-        "name": way.replace("-", "_"),
+        "name": name,
         "changefeed": {"sink_uri": f"kafka://b:9092/{TOPIC}?protocol=open-protocol", "timezone": "UTC"},
-        "connections": {"kafka": "small_kafka", "spark": "small_spark"},
+        "connections": {"kafka": "small_kafka", "spark": f"{name}_spark"},
         "artifacts": (root / "artifacts").as_uri(),
         "schedule": {"start": "2020-01-01T00:00:00Z"},
         "runner": "local" if way == "local" else "spark",
         "targets": [
             {"name": "lake", "type": "parquet", "uri": (root / "lake").as_uri()},
-            {"name": "mirror", "type": "postgres", "connection": "small_mirror", "schema": "shop"},
+            {"name": "mirror", "type": "postgres", "connection": f"{name}_mirror", "schema": "shop"},
         ],
+        **sections,
     }
     file = root / "pipeline.yaml"
     file.write_text(yaml.safe_dump(declared))
@@ -129,25 +135,26 @@ def _pipeline(folder: Path, way: str, kafka: Kafka, postgres: Postgres) -> Itera
         "port": postgres.port,
         "login": postgres.user,
         "password": postgres.password,
-        "schema": way.replace("-", "_"),
+        "schema": name,
     }
-    connections = {
-        "SMALL_KAFKA": {"conn_type": "kafka", "extra": {"bootstrap.servers": kafka.bootstrap}},
-        "SMALL_MIRROR": mirror,
-    }
+    kafka_fields = {"conn_type": "kafka", "extra": {"bootstrap.servers": kafka.bootstrap}}
+    connections = {"small_kafka": kafka_fields, f"{name}_mirror": mirror}
     if way == "connect":
         with SparkConnect(root / "server", environment={"PYSPARK_PYTHON": sys.executable}) as server:
             spark = {"conn_type": "spark_connect", "host": server.url}
-            yield file, _environ(connections | {"SMALL_SPARK": spark})
+            yield file, _environ(connections | {f"{name}_spark": spark})
     else:
-        yield file, _environ(connections)
+        yield file, _environ(connections | {f"{name}_spark": {"conn_type": "spark", "host": "local[2]"}})
 
 
 def _environ(connections: Mapping[str, object]) -> Mapping[str, str]:
-    return {**os.environ, **{f"AIRFLOW_CONN_{name}": json.dumps(fields) for name, fields in connections.items()}}
+    return {
+        **os.environ,
+        **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(fields) for name, fields in connections.items()},
+    }
 
 
-def _run(file: Path, window: list[str], environ: Mapping[str, str]) -> float:
+def replay(file: Path, window: list[str], environ: Mapping[str, str]) -> float:
     """Seconds that a replay of *window* took."""
     began = time.perf_counter()
     command = [str(Path(sys.executable).with_name("ticdc-replay")), "run", str(file), *window]

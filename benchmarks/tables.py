@@ -25,6 +25,7 @@ from benchmarks.workload import PARTITIONS
 from demo.embedded_stack.kafka import Kafka
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.drivers.decode import run_decode
+from ticdc_replay.spark.tasks import SparkRunner
 
 TABLES = (2_000, 20_000)
 GOAL_S = 20.0
@@ -82,7 +83,7 @@ def main() -> None:
                     # Files stay until the end: ext4 looks through inodes that were just deleted whenever it makes one.
                     artifacts = f"file://{folder}/artifacts-{tables}-{run}/bench"
                     job = decode_job(pin_everything(kafka.bootstrap, name, artifacts), CHANGEFEED, artifacts, "tables")
-                    work = partial(run_decode, spark, job, connections(kafka.bootstrap))
+                    work = partial(run_decode, SparkRunner(spark), job, connections(kafka.bootstrap))
                     index = measure(stage if run else Stage("first"), work)
                     assert len(index.tables) == (tables if run else 20), index.report.events
             lines.append(

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 from rich.console import Console
 
@@ -15,7 +16,7 @@ from demo.embedded_stack.errors import StackError
 from demo.progress import Watched, follow, step
 from demo.report import Outcome, read_report
 from demo.sample import contents
-from demo.system import System
+from demo.system import Runner, System
 from demo.verify import verify
 from ticdc_replay.domain import tso
 from ticdc_replay.stages.load.publish import RunReport
@@ -61,6 +62,12 @@ def main() -> int:
         metavar="FACTOR",
         help="for slow machines: wait FACTOR times as long for Airflow",
     )
+    parser.add_argument(
+        "--runner",
+        choices=get_args(Runner),
+        default="spark",
+        help="spark: a spark-submit for each job; connect: all jobs at one Spark Connect server",
+    )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, _stop)
     console = Console()
@@ -68,7 +75,7 @@ def main() -> int:
         console = Console(width=LINE_IN_A_FILE)
     succeeded: bool | None = None
     try:
-        with instance.only_one(options.folder), System(options.folder.resolve()) as system:
+        with instance.only_one(options.folder), System(options.folder.resolve(), options.runner) as system:
             try:
                 succeeded = run(console, system, options.patience)
             except TimeoutError as error:
@@ -118,6 +125,9 @@ def run(console: Console, system: System, patience: float) -> bool:
     with step(console, "Start Kafka, S3 and PostgreSQL"):
         system.start_data()
     starting = system.begin_airflow()
+    if system.runner == "connect":
+        with step(console, "Start the Spark Connect server"):
+            system.start_spark()
     with step(console, "Publish the sample changefeed"):
         published = system.publish_sample()
     console.print(f"  {published.messages:,} messages in {published.topic}, {published.objects} claim-check objects")
@@ -189,6 +199,7 @@ def show_addresses(console: Console, system: System) -> None:
         "Store": f"{system.airflow.url}/dags/{STORE_DAG_ID}",
         "PostgreSQL": system.warehouse,
         "Iceberg": f"sqlite:///{pipeline.catalog_database(system.lakehouse)}",
+        **({} if system.spark is None else {"Spark": system.spark.url}),
         "S3": f"{system.data.s3.endpoint}/{pipeline.REPLAY_BUCKET}",
         "Lineage": str(system.airflow.lineage_file),
         "Pipeline": str(pipeline.PIPELINE),
@@ -207,7 +218,8 @@ def example(system: System) -> list[str]:
     """A command that reads what the demo has made."""
     program = Path(sys.executable).with_name("ticdc-replay")
     files = ["--pipelines", pipeline.PIPELINE.parent, "--connections", system.connections_file]
-    return [str(word) for word in (program, "reconcile", pipeline.STORE, *files, "--master", "local[2]")]
+    master = ["--master", "local[2]"] if system.runner == "spark" else []
+    return [str(word) for word in (program, "reconcile", pipeline.STORE, *files, *master)]
 
 
 if __name__ == "__main__":

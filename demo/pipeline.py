@@ -5,6 +5,8 @@ from typing import Any
 
 from demo.embedded_stack.cache import CHECKOUT
 from demo.embedded_stack.stack import DataServers
+from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.domain.connections import Connection
 
 PIPELINE = CHECKOUT / "include" / "pipelines" / "shop.yaml"
 STORE = CHECKOUT / "include" / "stores" / "shop_claims.yaml"
@@ -21,6 +23,23 @@ CATALOG = "lakehouse"
 def catalog_database(lakehouse: Path) -> Path:
     """The SQLite database of the catalog whose tables are in the folder *lakehouse*."""
     return lakehouse / "catalog.db"
+
+
+def catalog_settings(lakehouse: Path) -> dict[str, str]:
+    """Those of the catalog, as Spark has them below its name."""
+    return {
+        "type": "jdbc",
+        "uri": f"jdbc:sqlite:{catalog_database(lakehouse)}",
+        "jdbc.schema-version": "V1",  # as pyiceberg reads it
+        "warehouse": lakehouse.as_uri(),
+    }
+
+
+def server_properties(lakehouse: Path) -> dict[str, str]:
+    """What a Spark Connect server needs to write the pipeline's Iceberg tables."""
+    (iceberg,) = (target for target in load_pipeline(PIPELINE).pipeline.targets if target.connection_id == CATALOG)
+    catalog = Connection(CATALOG, "generic", extra=catalog_settings(lakehouse))
+    return {**iceberg.spark_properties, **iceberg.secret_settings(catalog)}
 
 
 def connections(servers: DataServers, warehouse: str, state: str, lakehouse: Path) -> dict[str, dict[str, Any]]:
@@ -45,14 +64,6 @@ def connections(servers: DataServers, warehouse: str, state: str, lakehouse: Pat
         "shop_s3": s3,
         "replay_s3": s3,
         "warehouse": {**database, "schema": warehouse},
-        CATALOG: {
-            "conn_type": "generic",
-            "extra": {
-                "type": "jdbc",
-                "uri": f"jdbc:sqlite:{catalog_database(lakehouse)}",
-                "jdbc.schema-version": "V1",  # as pyiceberg reads it
-                "warehouse": lakehouse.as_uri(),
-            },
-        },
+        CATALOG: {"conn_type": "generic", "extra": catalog_settings(lakehouse)},
         "replay_state": {**database, "schema": state},
     }

@@ -1,12 +1,12 @@
 """The whole system of the demo: servers, the sample in them, Airflow with its connections."""
 
-import os
 import shutil
+import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import boto3
 import yaml
@@ -18,6 +18,8 @@ from demo.airflow_api import AirflowApi
 from demo.embedded_stack import jars
 from demo.embedded_stack.airflow import Airflow
 from demo.embedded_stack.cache import CHECKOUT
+from demo.embedded_stack.secret_file import write_secret
+from demo.embedded_stack.spark import SparkConnect
 from demo.embedded_stack.stack import DataServers
 from demo.sample.ageing import Aged, age, leave_foreign_objects
 from demo.sample.publish import Published, publish
@@ -26,11 +28,16 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 
-class System:
-    """Start with ``start_data`` and ``start_airflow``; leaving it as a context manager stops everything."""
+Runner = Literal["spark", "connect"]
+"""How jobs run: each by ``spark-submit``, or all at a Spark Connect server."""
 
-    def __init__(self, folder: Path) -> None:
+
+class System:
+    """Start with ``start_data`` and ``begin_airflow``; leaving it as a context manager stops everything."""
+
+    def __init__(self, folder: Path, runner: Runner = "spark") -> None:
         self._folder = folder
+        self.runner = runner
         self._exit = ExitStack()
         self.data = DataServers(folder / "data")
         self.connections_file = folder / "connections.yaml"
@@ -40,14 +47,27 @@ class System:
         self.lakehouse = folder / "lakehouse"
         """Iceberg's catalog and tables."""
         self.airflow: Airflow | None = None
+        self.spark: SparkConnect | None = None
+        """The server that jobs run at, once it is started; None where each job is submitted."""
 
     def start_data(self) -> None:
         """Kafka, S3, PostgreSQL; empty."""
-        for old in ("data", "airflow", "lakehouse"):
+        for old in ("data", "airflow", "lakehouse", "spark-connect"):
             shutil.rmtree(self._folder / old, ignore_errors=True)
         self.lakehouse.mkdir()
         self._exit.enter_context(self.data)
         self.warehouse = self.data.postgres.create_database("warehouse")
+
+    def start_spark(self) -> None:
+        """A Spark Connect server, which has the catalog of Iceberg's tables."""
+        environment = {
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(CHECKOUT / "include"),
+            "SPARK_DIST_CLASSPATH": lake_class_path(),
+        }
+        properties = pipeline.server_properties(self.lakehouse)
+        server = SparkConnect(self._folder / "spark-connect", environment=environment, properties=properties)
+        self.spark = self._exit.enter_context(server)
 
     def begin_airflow(self) -> "Future[Airflow]":
         """Start Airflow in the background, with the DAGs of this checkout."""
@@ -81,10 +101,14 @@ class System:
         """What the pipeline names, as an administrator would add it."""
         self.data.postgres.create_database("replay_state")
         connections = pipeline.connections(self.data, "warehouse", "replay_state", self.lakehouse)
+        if self.spark is None:
+            spark = {"conn_type": "spark", "host": "local[2]", "extra": {"spark-binary": "spark-submit"}}
+        else:
+            spark = {"conn_type": "spark_connect", "host": self.spark.url}
+        connections["spark_default"] = spark
         write_secret(self.connections_file, yaml.safe_dump(connections, sort_keys=False))
         for conn_id, fields in connections.items():
             api.add_connection(conn_id, **fields)
-        api.add_connection("spark_default", "spark", {"spark-binary": "spark-submit"}, host="local[2]")
 
     def stored(self, name: str) -> bytes:
         """The object *name* of what the pipeline and the store leave behind."""
@@ -125,10 +149,3 @@ def lake_class_path() -> str:
     """The jars that Iceberg's tables need, for the end of the class path of every Spark: only there they leave the archive
     of Spark's classes in use."""
     return ":".join(str(jar) for jar in sorted(jars.fetch(jars.LAKE).glob("*.jar")))
-
-
-def write_secret(file: Path, text: str) -> None:
-    """Write *text* to *file*, anew, so that only this user can read it at any moment."""
-    file.unlink(missing_ok=True)
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
-        out.write(text)

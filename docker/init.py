@@ -37,6 +37,7 @@ def connections() -> dict[str, dict[str, object]]:
             },
         },
         "spark_default": {"conn_type": "spark", "host": "spark://spark-master", "port": 7077},
+        "spark_connect": {"conn_type": "spark_connect", "host": "sc://spark-connect", "port": 15002},
     }
 
 

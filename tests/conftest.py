@@ -33,11 +33,13 @@ if TYPE_CHECKING:  # imported where they are used, so that a run of unit tests a
     from xdist.remote import Producer
     from xdist.scheduler import Scheduling
 
+    from demo.embedded_stack.emulators import Azurite, FakeGcs
     from demo.embedded_stack.kafka import Kafka
     from demo.embedded_stack.postgres import Postgres
     from demo.embedded_stack.s3 import MotoServer, S3Server, VersityGateway
     from tests.support.capture_sets import CaptureSets
     from tests.support.mariadb import Programs
+    from tests.support.yarn import Yarn
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -56,8 +58,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave what is ``nightly`` out, unless ``HYPOTHESIS_PROFILE`` is nightly."""
-    if NIGHTLY:
+    """Leave what is ``nightly`` out, unless ``HYPOTHESIS_PROFILE`` is nightly or ``make test-matrix`` runs."""
+    if NIGHTLY or config.getoption("markexpr") == "matrix":
         return
     config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
     items[:] = [item for item in items if not item.get_closest_marker("nightly")]
@@ -88,6 +90,15 @@ def java_home() -> Path:
     os.environ["JAVA_HOME"] = str(home)
     os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join((*java.SHORT_LIVED, *class_archive.options())))
     return home
+
+
+@pytest.fixture(scope="session")
+def yarn(servers_folder: Path, java_home: Path) -> Iterator[Yarn]:
+    """A YARN of one node: ``.address`` of its manager, ``.configuration`` for Hadoop's clients, ``.properties`` for Spark."""
+    from tests.support import yarn
+
+    with yarn.running(servers_folder / "yarn") as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
@@ -133,6 +144,30 @@ def versitygw(servers_folder: Path) -> Iterator[VersityGateway]:
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def fake_gcs(servers_folder: Path) -> Iterator[FakeGcs]:
+    """An emulator of Google Cloud Storage; skips where it is not fetched (``make emulators``)."""
+    from demo.embedded_stack.emulators import FakeGcs
+    from tests.support.stores import started
+
+    server = FakeGcs(servers_folder / "fake-gcs")
+    started(server)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def azurite(servers_folder: Path) -> Iterator[Azurite]:
+    """An emulator of Azure Blob Storage; skips where it is not fetched (``make emulators``)."""
+    from demo.embedded_stack.emulators import Azurite
+    from tests.support.stores import started
+
+    server = Azurite(servers_folder / "azurite")
+    started(server)
+    yield server
+    server.stop()
 
 
 @pytest.fixture(scope="session")
@@ -244,9 +279,18 @@ def open_captures(captures: CaptureSets) -> Path:
 
 @pytest.fixture(scope="session")
 def spark(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local Spark with two cores, where a failed task is tried twice."""
+    """A local Spark with two cores, where a failed task is tried twice.
+
+    ``TICDC_REPLAY_TEST_SPARK=connect`` gives a session at a Spark Connect server of that kind, without lake tables.
+    """
     from tests.support.lake_spark import lake_session, stop
 
+    if os.environ.get("TICDC_REPLAY_TEST_SPARK") == "connect":
+        from tests.support.connect import session_at_a_server
+
+        with session_at_a_server(tmp_path_factory.mktemp("connect")) as session:
+            yield session
+        return
     session = lake_session(tmp_path_factory.mktemp("warehouse"))
     yield session
     stop(session)

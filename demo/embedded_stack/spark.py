@@ -18,6 +18,7 @@ from demo.embedded_stack import java
 from demo.embedded_stack.errors import MissingToolError
 from demo.embedded_stack.ports import HOST, free_ports
 from demo.embedded_stack.process import ManagedProcess
+from demo.embedded_stack.secret_file import write_secret
 from demo.embedded_stack.server import Server
 
 DEFAULTS = """\
@@ -129,9 +130,7 @@ class SparkCluster:
     def start(self) -> Self:
         """Start the master, then all workers at the same time. What was started is stopped where one fails."""
         self.configuration.mkdir(parents=True, exist_ok=True)
-        defaults = self.configuration / "spark-defaults.conf"
-        defaults.touch(mode=0o600)
-        defaults.write_text(DEFAULTS.format(secret=self.secret), encoding="utf-8")
+        write_secret(self.configuration / "spark-defaults.conf", DEFAULTS.format(secret=self.secret))
         try:
             self.master.start()
             with ThreadPoolExecutor(len(self.workers)) as pool:
@@ -176,7 +175,8 @@ def spark_home() -> Path:
 class SparkConnect(Server):
     """A Spark Connect server, whose executors are in its own JVM (*master*) or those of *cluster*.
 
-    Python workers inherit nothing from who starts it but what is in *environment*. *properties* are of Spark, on top.
+    Python workers inherit nothing from who starts it but what is in *environment*. *properties* are of Spark, on top; they may be
+    secret.
     """
 
     name: ClassVar[str] = "spark-connect"
@@ -205,8 +205,9 @@ class SparkConnect(Server):
     def _launch(self) -> ManagedProcess:
         (self.port,) = free_ports(1)
         home = spark_home()
-        local = self.folder / "local"
+        local, configuration = self.folder / "local", self.folder / "conf"
         local.mkdir(exist_ok=True)
+        configuration.mkdir(exist_ok=True)
         environment = {
             "PATH": os.defpath,
             "HOME": str(self.folder),
@@ -215,7 +216,7 @@ class SparkConnect(Server):
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_LOCAL_DIRS": str(local),
-            **({} if self._cluster is None else {"SPARK_CONF_DIR": str(self._cluster.configuration)}),
+            "SPARK_CONF_DIR": str(configuration),
             **self._environment,
         }
         properties = {
@@ -226,8 +227,10 @@ class SparkConnect(Server):
             **self._properties,
         }
         master = self._local_master if self._cluster is None else self._cluster.master.url
+        defaults = "" if self._cluster is None else DEFAULTS.format(secret=self._cluster.secret)
+        defaults += "".join(f"{name} {value}\n" for name, value in properties.items())
+        write_secret(configuration / "spark-defaults.conf", defaults)
         command = [str(home / "bin" / "spark-submit"), "--master", master]
-        command += [f"--conf={name}={value}" for name, value in properties.items()]
         command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
         return ManagedProcess(command, log=self.log, env=environment, cwd=local, grace=10.0)
 

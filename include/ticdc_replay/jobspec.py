@@ -1,7 +1,7 @@
 """The job spec: all that a Spark job is given, in one immutable file. Airflow, the command line and Spark share it.
 
-A spec holds no secret and no address that needs one: connections are named by id, and reach the driver through the private
-file named by the environment variable ``CONNECTIONS_FILE_VARIABLE``.
+A spec holds no secret and no address that needs one: connections are named by id. A driver on the machine that submits gets them
+in the private file that ``CONNECTIONS_FILE_VARIABLE`` names; elsewhere it finds them as ``CONNECTIONS_VARIABLE`` says.
 """
 
 import msgspec
@@ -18,8 +18,18 @@ from ticdc_replay.storage import ObjectStore
 
 CONNECTIONS_FILE_VARIABLE = "TICDC_REPLAY_CONNECTIONS_FILE"
 
+CONNECTIONS_VARIABLE = "TICDC_REPLAY_CONNECTIONS"
+"""Environment variable of a driver on another machine than its submitter: where it finds connections. ``backends``;
+``folder:<path>``; or ``envelope:<path>``, of a file with an ``EnvelopeKey``, or ``envelope:hadoop`` for Hadoop's credentials."""
+
+ARTIFACTS_CONNECTION_VARIABLE = "TICDC_REPLAY_ARTIFACTS_CONNECTION"
+"""Environment variable beside it, of ``backends`` and ``folder``: id of the connection that opens the store of the job spec."""
+
 SPARK_CONNECTION_VARIABLE = "TICDC_REPLAY_SPARK_CONNECTION"
 """Environment variable of a driver: which connection of its private file is that of a Spark Connect server."""
+
+SPARK_CONF_VARIABLE = "TICDC_REPLAY_SPARK_CONF"
+"""Environment variable of a driver of Spark Connect: the pipeline's ``spark.conf``, as JSON."""
 
 PROCESSES_VARIABLE = "TICDC_REPLAY_PROCESSES"
 """Environment variable of a driver without Spark: how many processes run its tasks; absent: as many as it may use cores."""
@@ -281,17 +291,34 @@ class MaintainJob(msgspec.Struct, frozen=True, kw_only=True, tag="maintain"):
         return f"maintenance/{self.target['name']}/{self.maintenance_id}.json"
 
 
-JobSpec = DecodeJob | LoadJob | ScanJob | ReconcileJob | MaintainJob
+class Series(msgspec.Struct, frozen=True, kw_only=True, tag="series"):
+    """Jobs of several windows that one driver runs in their order: decodes, or loads into one target.
+
+    Each leaves what it would leave by itself. The first one that fails ends the series.
+    """
+
+    jobs: tuple[DecodeJob | LoadJob, ...]
+    """At least one."""
+
+
+OneJob = DecodeJob | LoadJob | ScanJob | ReconcileJob | MaintainJob
+JobSpec = OneJob | Series
 
 
 def decode(content: bytes) -> JobSpec:
     """A job spec from its JSON. Raises msgspec.ValidationError with the path inside the document."""
-    return msgspec.json.decode(content, type=DecodeJob | LoadJob | ScanJob | ReconcileJob | MaintainJob)
+    job: JobSpec = msgspec.json.decode(content, type=OneJob | Series)
+    return job
+
+
+def first_of(job: JobSpec) -> OneJob:
+    """*job*, of a series the first: the others are as it is but for their windows."""
+    return job.jobs[0] if isinstance(job, Series) else job
 
 
 def kind_of(job: JobSpec) -> str:
     """``decode``, ``load``, ``scan``, ``reconcile`` or ``maintain``: also the name of the entry script."""
-    return str(job.__struct_config__.tag)
+    return str(first_of(job).__struct_config__.tag)
 
 
 def title_of(job: JobSpec) -> str:
@@ -307,11 +334,14 @@ def title_of(job: JobSpec) -> str:
             return f"reconcile {job.store} {job.reconciliation_id[:12]}"
         case MaintainJob():
             return f"maintain {job.pipeline} {job.target['name']}"
+        case Series():
+            return f"{title_of(first_of(job))} and {len(job.jobs) - 1} more"
 
 
 def connections_of(job: JobSpec) -> list[str]:
     """Ids of the connections that *job* needs, and of no other, sorted."""
-    named: list[object] = [job.artifacts_connection]
+    first = first_of(job)
+    named: list[object] = [first.artifacts_connection]
     match job:
         case DecodeJob():
             named += [job.kafka_connection, job.claim_check_connection]
@@ -322,6 +352,8 @@ def connections_of(job: JobSpec) -> list[str]:
             named += [feed.kafka_connection for feed in job.feeds]
         case ReconcileJob():
             named += [files.artifacts_connection for files in job.decoded]
+        case Series():
+            return sorted({conn_id for each in job.jobs for conn_id in connections_of(each)})
     return sorted({str(conn_id) for conn_id in named if conn_id})
 
 

@@ -149,13 +149,17 @@ def process(parse, airflow_database):
 
 @pytest.fixture
 def client(stores, process, monkeypatch):
-    """Airflow's API server. The DAG processor has always just run: each request sees the pipelines and stores of now."""
+    """Airflow's API server. The DAG processor has always just run: each request sees the pipelines and stores of now, unless
+    ``parses`` is False: then those of the last request before."""
     from airflow.api_fastapi.app import create_app, purge_cached_app
     from fastapi.testclient import TestClient
 
     class Client(TestClient):
+        parses = True
+
         def request(self, *arguments, **named):
-            process()
+            if self.parses:
+                process()
             return super().request(*arguments, **named)
 
     monkeypatch.setenv(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.airflow
+pytestmark = [pytest.mark.airflow, pytest.mark.matrix]
 
 
 def test_each_pipeline_is_a_dag_and_one_for_its_quarantine(parse, pipelines):

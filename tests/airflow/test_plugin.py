@@ -9,7 +9,7 @@ import pytest
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 
-pytestmark = pytest.mark.airflow
+pytestmark = [pytest.mark.airflow, pytest.mark.matrix]
 
 PROJECT = Path(__file__).parents[2]
 HOUR = 3_600_000 << 18

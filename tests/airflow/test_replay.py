@@ -81,6 +81,7 @@ def query(stage):
     return query
 
 
+@pytest.mark.matrix
 def test_the_window_arrives_in_both_targets(stage, replayed, s3):
     orders = stage.windows[0].tables["shop.orders"]
     assert replayed.orders == orders["insert"] - orders["delete"]
@@ -129,6 +130,7 @@ def test_xcoms_are_small_and_say_what_happened(stage, replayed, query):
     assert all(len(value) < 2_000 for _, value in found)
 
 
+@pytest.mark.matrix
 def test_lineage_joins_the_topic_with_the_tables(stage, replayed):
     window = stage.windows[0]
     events = [json.loads(line) for line in stage.lineage.read_text().splitlines()]
@@ -176,6 +178,7 @@ def test_the_event_of_an_asset_has_the_window_and_what_came_to_each_table(stage,
     assert orders["upserted"] == counts["insert"] - counts["delete"]
 
 
+@pytest.mark.matrix
 def test_a_window_that_is_done_starts_no_driver(stage, replayed):
     log = stage.run(stage.windows[0])
     assert submitted(log) == []

@@ -21,10 +21,10 @@ from pathlib import Path
 from ticdc_replay.domain import errors
 from ticdc_replay.drivers import decode as driver
 from ticdc_replay.spark import main
-from ticdc_replay.drivers.main import read_connections
+from ticdc_replay.drivers.connections import open_job
 from ticdc_replay.state import open_state
 
-connections = read_connections()
+connections = open_job(sys.argv[1:]).connections()
 file = Path(os.environ["TICDC_REPLAY_CONNECTIONS_FILE"])
 Path({answer!r}).write_text(json.dumps({{
     "arguments": sys.argv[1:],
@@ -263,11 +263,13 @@ def test_a_dry_run_submits_nothing(job):
     assert not job.answer.exists()
 
 
-def test_cluster_mode_is_refused(job, monkeypatch):
+def test_cluster_mode_is_refused_where_no_cluster_runs_drivers(job, monkeypatch):
     monkeypatch.setenv(
         "AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[1]", "extra": {"deploy-mode": "cluster"}}'
     )
-    with pytest.raises(ConfigError, match="'spark_default': deploy-mode cluster is not supported"):
+    with pytest.raises(
+        ConfigError, match=r"'spark_default': deploy-mode cluster is for YARN and Kubernetes, not for local"
+    ):
         job.run()
 
 

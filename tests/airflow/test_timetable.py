@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-pytestmark = pytest.mark.airflow
+pytestmark = [pytest.mark.airflow, pytest.mark.matrix]
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 END = datetime(2026, 3, 1, 2, tzinfo=UTC)

@@ -12,7 +12,8 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -24,7 +25,7 @@ import pytest
 import yaml
 
 from demo.embedded_stack.ports import free_ports
-from demo.embedded_stack.spark import SparkCluster
+from demo.embedded_stack.spark import SparkCluster, SparkConnect
 from demo.sample import contents
 from demo.sample.publish import publish as publish_sample
 from demo.verify import verify
@@ -34,6 +35,7 @@ from ticdc_replay import jobspec
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.layout import changelog_root
 from ticdc_replay.changelog.files.reading import read_index
+from ticdc_replay.cli.submit import submit
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.load_store import load_store
 from ticdc_replay.domain import canonical
@@ -246,6 +248,7 @@ class Cluster:
         (self.ui_port,) = free_ports(1)
         self.bare = {
             "spark.pyspark.python": str(python),
+            "spark.executorEnv.TICDC_REPLAY_PYTHON": str(python),
             "spark.driver.host": "127.0.0.1",
             "spark.executor.memory": "800m",
             "spark.ui.enabled": "true",
@@ -291,6 +294,22 @@ class Cluster:
         assert code == 0, log
         return log
 
+    def server(self, folder: Path, properties: dict[str, str]) -> SparkConnect:
+        """A Spark Connect server on the cluster, with *properties* beside what executors need anyway."""
+        of_executors = {name: value for name, value in self.bare.items() if not name.startswith("spark.ui.")}
+        return SparkConnect(folder, cluster=self.running, properties={**of_executors, **properties})
+
+    def run_at(self, server: SparkConnect, uri: str, context: ReplayContext | StoreContext) -> str:
+        """The log of the job at *uri*, which runs at *server*."""
+        spark = Connection("spark_default", "spark_connect", server.url)
+        connections = Connections(
+            {**context.connections.by_id, "spark_default": spark}, context.declared.connections.artifacts
+        )
+        context = type(context)(context.loaded, connections)
+        with context, redirect_stderr(StringIO()) as log:
+            submit(uri, context, None)
+        return log.getvalue()
+
 
 @pytest.fixture(scope="module")
 def jobs(cluster: SparkCluster, deployment: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
@@ -300,7 +319,8 @@ def jobs(cluster: SparkCluster, deployment: Deployment, tmp_path_factory: pytest
 
 
 class Replayed:
-    """What a replay and a reconciliation on the cluster left."""
+    """What a replay and a reconciliation on the cluster left: the decode by spark-submit, the other jobs at a Spark Connect
+    server there."""
 
     decode_job: jobspec.DecodeJob
     index: ChangelogIndex
@@ -318,24 +338,28 @@ def replayed(jobs: Cluster, deployment: Deployment, archive: Path) -> Replayed:
     result.watch = Watch(deployment.secrets, [f"{driver}/environment/", f"{driver}/executors/"])
     result.watch.start()
     try:
-        with deployment.store() as store:
-            surveyed = survey(store)
-            assert surveyed.scan_job is not None
-            result.logs["scan"] = jobs.run("scan.py", surveyed.scan_job.uri, store)
-            record_scan(store, surveyed.scan_job.uri)
-            job = write_reconcile_job(store, surveyed.name, take_inventory(store, surveyed.name))
-            result.logs["reconcile"] = jobs.run("reconcile.py", job.uri, store)
-            result.report = publish_reconciliation(store, job.run_hash)
         with deployment.replay() as replay:
             require_watermark(replay, WHOLE)
             decode = write_decode_job(replay, pin(replay, WHOLE))
             result.decode_job = decode_job(decode.uri, replay)
             result.logs["decode"] = jobs.run("decode.py", decode.uri, replay)
             result.index = read_index(replay.artifacts, decode.run_hash)
-            check(replay, decode.run_hash)
-            for target in ("warehouse", "lake"):
-                load = write_load_job(replay, decode.run_hash, target)
-                result.logs[target] = jobs.run("load.py", load.uri, replay)
+        deployment.write(f"s3://{deployment.bucket}/artifacts", {})
+        with jobs.server(jobs.folder / "server", packaged_for_server(archive)) as server:
+            with deployment.store() as store:  # nobody has recorded the decode yet, so all is scanned
+                surveyed = survey(store)
+                assert surveyed.scan_job is not None
+                result.logs["scan"] = jobs.run_at(server, surveyed.scan_job.uri, store)
+                record_scan(store, surveyed.scan_job.uri)
+                job = write_reconcile_job(store, surveyed.name, take_inventory(store, surveyed.name))
+                result.logs["reconcile"] = jobs.run_at(server, job.uri, store)
+                result.report = publish_reconciliation(store, job.run_hash)
+            with deployment.replay() as replay:
+                check(replay, decode.run_hash)
+                for target in ("warehouse", "lake"):
+                    load = write_load_job(replay, decode.run_hash, target)
+                    result.logs[target] = jobs.run_at(server, load.uri, replay)
+            result.logs["server"] = server.log.read_text()
     finally:
         result.watch.end()
     return result
@@ -387,15 +411,31 @@ def test_no_secret_stands_where_anybody_may_look(
     watch = replayed.watch
     assert watch.seen == set()
     assert {page.rpartition("/")[0].rpartition("/")[2] for page in watch.looked_at} == {"environment", "executors"}
-    assert any(b"spark.executorEnv.PYTHONPATH" in page for page in watch.looked_at.values())
+    assert any(b"spark.executorEnv.TICDC_REPLAY_PYTHON" in page for page in watch.looked_at.values())
     logs = [path for path in jobs.events.rglob("*") if path.is_file()]
     written = [path for path in cluster.executor_files() if "deps" not in path.parts and path.suffix != ".gz"]
     left = [*written, *(server.log for server in (cluster.master, *cluster.workers))]
     assert any(path.name == "stderr" for path in left)
-    assert len(logs) >= len(replayed.logs)
+    assert len(logs) >= 2, "of the decode and of the server"
     for secret in [*deployment.secrets, cluster.secret.encode()]:
         assert [str(path) for path in [*logs, *left] if secret in path.read_bytes()] == []
         assert [name for name, log in replayed.logs.items() if secret.decode() in log] == []
+
+
+def test_a_job_brings_the_archive_to_a_spark_connect_server_without_it(
+    replayed: Replayed, deployment: Deployment, jobs: Cluster, archive: Path, tmp_path: Path
+) -> None:
+    place = (tmp_path / "artifacts").as_uri()
+    with (
+        jobs.server(tmp_path / "server", {}) as server,
+        deployment.elsewhere(place, packaged(archive)),
+        deployment.replay() as replay,
+    ):
+        written = write_decode_job(replay, pin(replay, WHOLE))
+        jobs.run_at(server, written.uri, replay)
+        brought = rows(replay, written.run_hash)
+    with deployment.replay() as replay:
+        assert rows(replay, replayed.decode_job.run_hash) == brought
 
 
 def test_the_log_tells_how_far_the_decode_is(replayed: Replayed) -> None:
@@ -424,7 +464,12 @@ def test_what_executors_lack_is_told_before_any_work(replayed: Replayed, jobs: C
 
 def packaged(archive: Path) -> dict[str, str]:
     """What ``spark.conf`` says of *archive*."""
-    return {"spark.archives": f"{archive}#deps", "spark.executorEnv.PYTHONPATH": "deps"}
+    return {"spark.archives": f"{archive}#deps", "spark.pyspark.python": "deps/bin/python"}
+
+
+def packaged_for_server(archive: Path) -> dict[str, str]:
+    """What the properties of a Spark Connect server say of it: each session's Python starts in a folder of its own."""
+    return {"spark.archives": f"{archive}#deps", "spark.sql.execution.pyspark.python": "../deps/bin/python"}
 
 
 def decode_job(uri: str, context: ReplayContext) -> jobspec.DecodeJob:

@@ -92,6 +92,9 @@ CASES = (
     Case(Committed("canal-json", "new", "canal-json"), "offset", TYPES, NUL | NO_DATES),
 )
 
+OF_MATRIX = (CASES[0], CASES[4])
+"""One with claim checks, and one with all types."""
+
 PIPELINE = """\
 name: every
 changefeed:
@@ -172,7 +175,9 @@ def in_glue(capture: Capture, endpoint: str) -> RegistryOf:
     return RegistryOf(Connection("registry", "aws", login="replay", password="secret", extra=extra), framed)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.matrix] * (case in OF_MATRIX), id=str(case)) for case in CASES]
+)
 def test_a_capture_ends_in_the_mirror_as_the_upstream_had_it(
     spark: SparkSession,
     kafka: Kafka,

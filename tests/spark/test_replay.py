@@ -234,6 +234,7 @@ def put_back(context: ReplayContext, name: str) -> Iterator[None]:
         store.put(name, content)
 
 
+@pytest.mark.matrix
 def test_the_windows_one_after_the_other_give_the_expected_tables(
     spark: SparkSession, make_context: MakeContext
 ) -> None:

@@ -10,8 +10,8 @@ from signal import SIGINT, signal
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from demo.embedded_stack import jars
 from tests.support.examples import NIGHTLY
+from tests.support.spark_versions import lake_jars
 from tests.support.waiting import PATIENCE_S
 
 EXTENSIONS = (
@@ -53,8 +53,7 @@ def lake_session(folder: Path) -> SparkSession:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     # Python workers import the library and the tests' helpers from where this process does.
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    files = sorted(jars.fetch(jars.LAKE, lambda line: sys.stderr.write(f"{line}\n")).glob("*.jar"))
-    settings = {"spark.jars": ",".join(map(str, files)), "spark.sql.warehouse.dir": folder.as_uri()}
+    settings = {"spark.jars": ",".join(map(str, lake_jars())), "spark.sql.warehouse.dir": folder.as_uri()}
     builder = SparkSession.builder.master("local[2,2]").appName("tests")
     with _uninterrupted():
         return builder.config(map=LOCAL | LAKE | ({} if NIGHTLY else UNCOMPILED) | settings).getOrCreate()

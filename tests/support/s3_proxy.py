@@ -1,5 +1,6 @@
 """A proxy in front of an S3 server that answers itself where a test wants it to: throttled, denied, or cut off."""
 
+import hashlib
 import http.client
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,6 +33,8 @@ class Proxy:
     endpoint: str = ""
     refuse: Callable[[str, str], Refusal | None] = lambda _method, _path: None
     """Method and path with query → what is answered instead."""
+    admit: Callable[[str, str, dict[str, str]], Refusal | None] = lambda _method, _path, _headers: None
+    """As ``refuse``, with the headers too (in lower case), the hash of the content among them."""
     requests: list[tuple[str, str]] = field(default_factory=list)
     refused: int = 0
     ignored: frozenset[str] = frozenset()
@@ -52,9 +55,12 @@ def before(server: S3Server) -> Iterator[Proxy]:
 
         def do_GET(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            headers_given = {name.lower(): value for name, value in self.headers.items()}
+            headers_given.setdefault("x-amz-content-sha256", hashlib.sha256(body).hexdigest())
             with proxy.lock:
                 proxy.requests.append((self.command, self.path))
                 refusal = proxy.refuse(self.command, self.path)
+                refusal = refusal or proxy.admit(self.command, self.path, headers_given)
                 proxy.refused += refusal is not None
             if refusal is None or refusal.after:
                 status, headers, content = self._ask(body)

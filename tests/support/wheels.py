@@ -9,6 +9,8 @@ from pathlib import Path
 from tests.support.waiting import PATIENCE_S
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+LOCK = CHECKOUT / os.environ.get("TICDC_REPLAY_TEST_LOCK", "requirements/runtime.txt")
+"""The versions for the environment with the wheel; a cell of ``make test-matrix`` names its own."""
 UV = Path(sys.executable).with_name("uv")
 
 
@@ -24,7 +26,9 @@ def environment_with_wheel(folder: Path, *extras: str) -> Path:
     wheel = package["build_library"](folder, folder / "wheels")
     made = run(UV, "venv", "--quiet", "--python", sys.executable, folder / "environment")
     assert made.returncode == 0, made.stderr
-    locked = ("--constraint", CHECKOUT / "requirements" / "runtime.txt")
+    constraints = folder / "constraints.txt"
+    constraints.write_text(package["constraints_of"](LOCK.read_text(encoding="utf-8")), encoding="utf-8")
+    locked = ("--constraint", constraints)
     wanted = f"{wheel}[{','.join(extras)}]" if extras else wheel
     install = (UV, "pip", "install", "--quiet", "--python", folder / "environment", *locked, wanted)
     # `make setup` has left all of it in uv's cache; whoever cleared that has the package index.

@@ -68,6 +68,9 @@ def listening_ports() -> dict[str, set[int]]:
         for flag in ("--port", "--webui-port"):
             if flag in command:
                 ports[name].add(int(option(service, flag).rpartition(":")[2]))
+        ports[name] |= {
+            int(port) for port in re.findall(r"spark\.connect\.grpc\.binding\.port=(\d+)", " ".join(command))
+        }
     return ports
 
 
@@ -189,7 +192,11 @@ def test_a_service_gets_the_secrets_that_its_settings_read():
     for name, service in SERVICES.items():
         read = set(re.findall(r"/run/secrets/(\w+)", json.dumps(service)))
         command = words(service)
-        if any(word.startswith("org.apache.spark") for word in command) or command[:2] == ["airflow", "scheduler"]:
+        if (
+            any(word.startswith("org.apache.spark") for word in command)
+            or command[:1] == ["spark-connect"]
+            or command[:2] == ["airflow", "scheduler"]
+        ):
             read.add("spark_secret")
         if "/run/ticdc-replay/airflow-database" in json.dumps(service):
             read.add("airflow_db_password")
@@ -199,10 +206,12 @@ def test_a_service_gets_the_secrets_that_its_settings_read():
 
 
 def test_the_scripts_read_no_secret_that_is_not_defined():
+    manifests = (CHECKOUT / "docker/kubernetes/spark-connect.yaml").read_text(encoding="utf-8")
+    defined = {*COMPOSE["secrets"], *re.findall(r"mountPath: /run/secrets/(\w+),", manifests)}
     for script in (CHECKOUT / "docker").iterdir():
         if script.is_file():
             read = {first or second for first, second in SECRET_READ.findall(script.read_text(encoding="utf-8"))}
-            assert read <= set(COMPOSE["secrets"]), script.name
+            assert read <= defined, script.name
 
 
 def test_every_mounted_path_exists():
@@ -262,6 +271,8 @@ def test_every_address_is_one_of_a_service_that_listens_there():
             assert port in ports[host], f"{where} names {host}:{port}; {host} listens on {sorted(ports[host])}"
             checked.add((host, port))
     assert {("kafka", 9092), ("s3", 7070), ("spark-master", 7077), ("airflow-api-server", 8080)} <= checked
+    assert "/spark-connect/15002" in SERVICES["spark-connect"]["healthcheck"]["test"][-1]
+    assert ports["spark-connect"] == {15002}
 
 
 def test_published_ports_are_listened_on_and_open_to_this_machine_only():

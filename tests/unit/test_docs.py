@@ -9,6 +9,7 @@ import yaml
 from pydantic import BaseModel
 
 from demo.embedded_stack.jars import LAKE
+from tests.support.spark_versions import LAKE_3_5, LAKE_4_0
 from ticdc_replay.changelog.files.writer import CELL_MISMATCH, ROW_DAMAGED, ROW_UNLIKE
 from ticdc_replay.cli.main import VERBS
 from ticdc_replay.config.load import load_pipeline
@@ -24,7 +25,7 @@ from ticdc_replay.reconcile.judge.rules import ObjectClass, ReferenceClass
 from ticdc_replay.targets.lake.section import MaintenanceSection
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *(CHECKOUT / "docs").glob("*.md")])
+DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *(CHECKOUT / "docs").rglob("*.md")])
 USER_GUIDE = (CHECKOUT / "docs/user-guide.md").read_text(encoding="utf-8")
 RECONCILIATION = (CHECKOUT / "docs/reconciliation.md").read_text(encoding="utf-8")
 OPERATIONS = (CHECKOUT / "docs/operations.md").read_text(encoding="utf-8")
@@ -112,7 +113,7 @@ def test_the_store_in_the_documents_can_be_stopped_by_its_policy_alone(tmp_path)
 
 def test_the_jars_of_lake_tables_in_the_documents_are_those_of_the_tests():
     section = OPERATIONS.partition("## Jars for lake tables")[2].partition("\n## ")[0]
-    tested = {":".join(root) for root in LAKE.roots}
+    tested = {":".join(root) for jars in (LAKE, LAKE_3_5, LAKE_4_0) for root in jars.roots}
     named = set(re.findall(r"org\.apache\.iceberg:iceberg-spark-runtime[^`,\s]+|io\.delta:[^`,\s]+", section))
     assert {name for name in tested if not name.startswith("org.xerial:")} == named
 

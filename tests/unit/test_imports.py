@@ -18,6 +18,7 @@ LIBRARY = CHECKOUT / "include" / "ticdc_replay"
 # From the inside out: a room may import those before it. docs/architecture.md says what lives where.
 ROOMS = [
     "domain",
+    "aws",
     "storage",
     "changefeed",
     "config",

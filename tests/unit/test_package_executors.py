@@ -7,6 +7,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SCRIPT = runpy.run_path(str(CHECKOUT / "scripts" / "package-executors"), run_name="package")
@@ -68,6 +69,16 @@ def test_all_locks_agree(name):
     found = locked(name)
     assert found
     assert {package: version for package, version in found.items() if development.get(package) != version} == {}
+
+
+def test_the_constraints_pin_all_that_the_lock_does_and_name_no_address():
+    text = (CHECKOUT / "requirements" / "runtime.txt").read_text(encoding="utf-8")
+    lines = SCRIPT["constraints_of"](text).splitlines()
+    pinned = [Requirement(line) for line in lines]
+    assert len(pinned) == len(re.findall(r"^[^ #\n].*==", text, flags=re.MULTILINE)) > 100
+    assert [str(each) for each in pinned if each.extras or each.url or len(each.specifier) != 1] == []
+    assert "numpy==2.4.6 ; python_full_version < '3.12'" in lines
+    assert {"pyspark==4.1.3", "psycopg==3.3.9"} <= set(lines)
 
 
 def test_executors_are_given_no_engine():

@@ -17,7 +17,7 @@ def resolve(conn_ids: Sequence[str], declared: Pipeline | Store) -> Connections:
     found = {}
     for conn_id in conn_ids:
         try:
-            found[conn_id] = _converted(BaseHook.get_connection(conn_id))
+            found[conn_id] = converted(BaseHook.get_connection(conn_id))
         except AirflowNotFoundException:
             raise _missing(conn_id, declared) from None
     return Connections(found, artifacts=declared.connections.artifacts)
@@ -28,13 +28,14 @@ async def resolve_in_trigger(conn_ids: Sequence[str], declared: Pipeline | Store
     found = {}
     for conn_id in conn_ids:
         try:
-            found[conn_id] = _converted(await BaseHook.aget_connection(conn_id))
+            found[conn_id] = converted(await BaseHook.aget_connection(conn_id))
         except AirflowNotFoundException:
             raise _missing(conn_id, declared) from None
     return Connections(found, artifacts=declared.connections.artifacts)
 
 
-def _converted(connection: Any) -> Connection:
+def converted(connection: Any) -> Connection:
+    """*connection* of Airflow as the library's own."""
     return Connection(
         conn_id=connection.conn_id,
         conn_type=connection.conn_type,

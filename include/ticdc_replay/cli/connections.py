@@ -1,17 +1,15 @@
-"""Where the command line finds connections: a private YAML file, and ``AIRFLOW_CONN_<ID>`` variables in JSON."""
+"""Where the command line finds connections: a private YAML file, and ``AIRFLOW_CONN_<ID>`` variables."""
 
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import yaml
 
-from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.connection_text import connection_of, parse_connection
+from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ConfigError
-
-_FIELDS = {"conn_type", "host", "port", "login", "password", "schema", "extra"}
 
 
 def load_connections(
@@ -27,18 +25,17 @@ def load_connections(
     found = {}
     for conn_id in [*ids, *filter(None, [spark])]:
         if conn_id in listed:
-            found[conn_id] = _parse(conn_id, listed[conn_id], f"{file}: {conn_id}")
+            found[conn_id] = connection_of(conn_id, listed[conn_id], f"{file}: {conn_id}")
             continue
         variable = f"AIRFLOW_CONN_{conn_id.upper()}"
         text = os.environ.get(variable)
-        # Airflow's URI form, which is not read here, is of no use to this command.
-        if conn_id == spark and not (text or "").lstrip().startswith("{"):
+        if not text and conn_id == spark:
             continue
-        if text is None:
+        if not text:
             raise ConfigError(
                 f"connection {conn_id!r} is missing: put it into the file of --connections, or set {variable}"
             )
-        found[conn_id] = _parse(conn_id, _json(text, variable), variable)
+        found[conn_id] = parse_connection(conn_id, text, variable)
     return Connections(found, artifacts)
 
 
@@ -56,23 +53,3 @@ def _read(file: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ConfigError(f"{file}: a mapping of connection ids to their fields is expected")
     return content
-
-
-def _json(text: str, variable: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        # The text is not shown: it holds secrets.
-        raise ConfigError(f"{variable} is not JSON; the URI form of Airflow is not understood here") from None
-
-
-def _parse(conn_id: str, fields: Any, where: str) -> Connection:
-    if not isinstance(fields, dict):
-        raise ConfigError(f"{where}: a mapping of connection fields is expected")
-    unknown = sorted(set(fields) - _FIELDS)
-    if unknown:
-        raise ConfigError(f"{where}: unknown field {', '.join(unknown)}; allowed: {', '.join(sorted(_FIELDS))}")
-    try:
-        return msgspec.convert({"conn_id": conn_id, **fields}, Connection)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {error}") from None

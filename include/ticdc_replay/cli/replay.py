@@ -2,28 +2,30 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
+from ticdc_replay.changelog.files.reading import read_index
 from ticdc_replay.cli.connections import load_connections
 from ticdc_replay.cli.submit import Master, submit
 from ticdc_replay.cli.terminal import print_json, say, table, tell
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.domain import tso
-from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.domain.errors import ConfigError, TicdcReplayError
 from ticdc_replay.domain.window import PinPolicy, Window
 from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.context import ReplayContext, connection_ids
 from ticdc_replay.stages.load.begin_load import begin_load
 from ticdc_replay.stages.load.check import check
 from ticdc_replay.stages.load.publish import RunReport, publish
+from ticdc_replay.stages.load.recording import record_decode
 from ticdc_replay.stages.selection import selected_tables
-from ticdc_replay.stages.window.jobs import write_decode_job, write_load_job
+from ticdc_replay.stages.window.jobs import write_decode_job, write_load_job, write_series
 from ticdc_replay.stages.window.pin import pin, require_input
 from ticdc_replay.stages.window.plan import plan
 from ticdc_replay.stages.window.plan_text import lines
@@ -33,6 +35,7 @@ from ticdc_replay.stages.window.shared import decoding
 PipelineFile = Annotated[Path, typer.Argument(help="The pipeline's YAML file", exists=True, dir_okay=False)]
 From = Annotated[str, typer.Option("--from", help="Start of the window: a TSO, or an ISO 8601 time with a zone")]
 To = Annotated[str, typer.Option("--to", help="End of the window, exclusive")]
+Every = Annotated[str | None, typer.Option(help="Split the range into windows of this length, such as 30m, 1h or 1d")]
 ConnectionsFile = Annotated[
     Path | None,
     typer.Option("--connections", help="Private YAML file of connections by id; else AIRFLOW_CONN_<ID> variables"),
@@ -61,6 +64,8 @@ EXIT_GONE = 1
 EXIT_LOST = 3
 """The window can no longer be replayed, neither from Kafka nor from a changelog."""
 _MOST_WINDOWS = 1_000
+_TOGETHER = 24
+"""How many windows share the drivers of their jobs, at most."""
 _UNITS_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -68,9 +73,7 @@ def plan_command(
     pipeline: PipelineFile,
     from_: From,
     to: To,
-    every: Annotated[
-        str | None, typer.Option(help="Split the range into windows of this length, such as 30m, 1h or 1d")
-    ] = None,
+    every: Every = None,
     connections: ConnectionsFile = None,
     repin: Repin = False,
     policy: Pin = None,
@@ -119,6 +122,7 @@ def run(
     pipeline: PipelineFile,
     from_: From,
     to: To,
+    every: Every = None,
     connections: ConnectionsFile = None,
     repin: Repin = False,
     from_changelog: FromChangelog = False,
@@ -128,23 +132,77 @@ def run(
     targets: Targets = None,
     master: Master = None,
 ) -> None:
-    """Replay a window into the pipeline's targets: pin, decode, check, load, publish."""
-    window = window_of(from_, to)
+    """Replay windows into the pipeline's targets: pin, decode, check, load, publish.
+
+    Each driver decodes, or loads into one target, up to 24 of the windows, one after the other.
+    """
+    windows = _windows(window_of(from_, to), every)
     with opened(pipeline, connections) as context:
         names = target_names(context.pipeline, targets)
         wanted = selected_tables(context.pipeline, tables)
-        require_input(context, window, repin=repin, from_changelog=from_changelog)
-        pinned = pin(context, window, repin=repin, from_changelog=from_changelog, policy=policy)
-        _show_pinned(context, pinned)
-        job = write_decode_job(context, pinned, wanted)
-        with decoding(context, pinned.name, job.run_hash, job.shared):
-            submit(job.uri, context, master)
+        for begin in range(0, len(windows), _TOGETHER):
+            pinned: list[PinnedManifest] = []
+            failures: list[TicdcReplayError] = []
+            with _noted(failures):
+                for window in windows[begin : begin + _TOGETHER]:
+                    require_input(context, window, repin=repin, from_changelog=from_changelog)
+                    pinned.append(pin(context, window, repin=repin, from_changelog=from_changelog, policy=policy))
+                    _show_pinned(context, pinned[-1])
+            failures = _replay(context, pinned, wanted, names, master, reload=reload) + failures
+            if failures:
+                raise failures[0]
+
+
+def _replay(
+    context: ReplayContext,
+    windows: list[PinnedManifest],
+    wanted: tuple[str, ...],
+    targets: list[str],
+    master: str | None,
+    *,
+    reload: bool,
+) -> list[TicdcReplayError]:
+    """Decode and load the pinned *windows*. What failed: windows before it are loaded all the same, those after it are not."""
+    failures: list[TicdcReplayError] = []
+    jobs = [write_decode_job(context, window, wanted) for window in windows]
+    with _noted(failures), ExitStack() as held:
+        leases: dict[object, AbstractContextManager[None]] = {}
+        for window, job in zip(windows, jobs, strict=True):
+            leases.setdefault(job.shared or job.run_hash, decoding(context, window.name, job.run_hash, job.shared))
+        for lease in leases.values():
+            held.enter_context(lease)
+        if jobs:
+            submit(write_series(context, jobs), context, master)
+        for job in jobs:
+            record_decode(context, read_index(context.artifacts, job.run_hash))
+    runs: list[str] = []
+    if failures and len(jobs) == 1:
+        return failures
+    with _noted(failures):
+        for job in jobs:
             say(check(context, job.run_hash, wanted).summary)
-        for name in names:
-            load = write_load_job(context, job.run_hash, name, wanted, reload=reload)
-            begin_load(context, load.uri)
-            submit(load.uri, context, master)
-        _show_report(publish(context, job.run_hash, names))
+            runs.append(job.run_hash)
+    for name in targets if runs else ():
+        with _noted(failures):
+            loads = [write_load_job(context, run_hash, name, wanted, reload=reload) for run_hash in runs]
+            # A reload that has begun says so of its window: of one alone, in case it fails.
+            for together in [[load] for load in loads] if reload else [loads]:
+                for load in together:
+                    begin_load(context, load.uri)
+                submit(write_series(context, together), context, master)
+    with _noted(failures):
+        for run_hash in runs:
+            _show_report(publish(context, run_hash, targets))
+    return failures
+
+
+@contextmanager
+def _noted(failures: list[TicdcReplayError]) -> Iterator[None]:
+    """Adds what fails inside, and ends it, to *failures*."""
+    try:
+        yield
+    except TicdcReplayError as error:
+        failures.append(error)
 
 
 def prove_command(

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -19,12 +16,15 @@ from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.progress import SECONDS_VARIABLE
+from ticdc_replay.submit.cluster import ClusterDriver, prepare
+from ticdc_replay.submit.clusters import cluster_of, master_of
 from ticdc_replay.submit.commands import (
     SPARK_CONNECT,
     connect_command,
     connect_environment,
     local_command,
     local_environment,
+    spark_submit_command,
 )
 from ticdc_replay.submit.driver_process import DriverProcess
 from ticdc_replay.submit.signals import ended_by
@@ -60,24 +60,35 @@ def submit(uri: str, context: ReplayContext | StoreContext, master: str | None) 
     environ = dict(os.environ)
     if sys.stderr.isatty():  # every second where a person looks on
         environ.setdefault(SECONDS_VARIABLE, "1")
+    if master is None and _submit_to_cluster(uri, context, environ):
+        return
     spark = _spark_connect(context, master)
     submission = Submission(uri, context.connections, declared, spark=spark)
     if spark is not None:
-        command, environ = connect_command(submission, declared), connect_environment(environ, spark)
+        command, environ = connect_command(submission), connect_environment(environ, spark, declared)
     elif master is None and isinstance(declared, Pipeline) and declared.runner == "local":
         command, environ = local_command(submission, declared), local_environment(environ, declared)
     else:
         master = master or "local[*]"
-        command, environ = _spark_submit(submission, master), _environ(environ, master)
+        command, environ = spark_submit_command(submission, master), _environ(environ, master)
     run(DriverProcess(submission, command, environ))
 
 
-def _spark_submit(submission: Submission, master: str) -> list[str]:
-    binary = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
-    if binary is None or find_spec("pyspark") is None:
-        raise ConfigError("spark-submit is not installed here: pip install 'ticdc-replay[spark]'")
-    properties = [f"--conf={name}={value}" for name, value in submission.properties.items()]
-    return [binary, "--master", master, *properties, submission.script, *submission.arguments]
+def _submit_to_cluster(uri: str, context: ReplayContext | StoreContext, environ: dict[str, str]) -> bool:
+    """Run the job as an application of a cluster, if the connection of Spark says so; whether it did."""
+    declared = context.declared
+    spark = context.connections.by_id.get(declared.connections.spark)
+    is_local = isinstance(declared, Pipeline) and declared.runner == "local"
+    cluster = None if spark is None or is_local else cluster_of(spark)
+    if spark is None or cluster is None:
+        return False
+    submission = Submission(uri, context.connections, declared)
+    prepare(submission, cluster, declared)
+    queue = spark.extra.get("queue")
+    options = ["--deploy-mode", "cluster", *(["--queue", str(queue)] if queue else [])]
+    command = spark_submit_command(submission, master_of(spark), options)
+    run(ClusterDriver(submission, cluster, command, environ, declared))
+    return True
 
 
 def _spark_connect(context: ReplayContext | StoreContext, master: str | None) -> Connection | None:

@@ -12,6 +12,7 @@ from ticdc_replay.changefeed.secrets import refuse_secrets
 from ticdc_replay.changefeed.sink_uri import ParsedChangefeed, from_info, from_sink_uri
 from ticdc_replay.config.findings import explained
 from ticdc_replay.config.pipeline import ChangefeedSection, Pipeline
+from ticdc_replay.config.types import CONNECTION_TYPES
 from ticdc_replay.config.yaml_file import read_yaml
 from ticdc_replay.domain.errors import ConfigError
 
@@ -113,8 +114,9 @@ def _check_claim_check(pipeline: Pipeline, changefeed: Changefeed, path: Path) -
         if connection is not None:
             raise ConfigError(f"{place}: remove it; the claim-check store {uri} is a local folder")
     elif connection is None and changefeed.large_message == "claim-check":
+        kind = CONNECTION_TYPES.get(uri.partition(":")[0], "aws")
         raise ConfigError(
-            f"{place}: missing; the changefeed writes large messages to {uri}: name the Airflow connection (type aws) for it"
+            f"{place}: missing; the changefeed writes large messages to {uri}: name the Airflow connection (type {kind}) for it"
         )
 
 

@@ -61,14 +61,18 @@ class ConnectionsSection(Section):
     """Airflow connection ids. Addresses and secrets live there and nowhere else."""
 
     kafka: ConnectionId = Field(description="Brokers and their credentials (type kafka)")
-    claim_check: ConnectionId | None = Field(None, description="Object store of the claim-check objects (type aws)")
+    claim_check: ConnectionId | None = Field(
+        None, description="Store of claim-check objects (type aws, google_cloud_platform or wasb)"
+    )
     schema_registry: ConnectionId | None = Field(
         None, description="Schema registry of avro and debezium-avro: type http (Confluent) or aws (AWS Glue)"
     )
     source: ConnectionId | None = Field(
         None, description="The changefeed's upstream (type tidb or mysql), for policies.handle_key_only: reread"
     )
-    artifacts: ConnectionId | None = Field(None, description="Store of the artefacts (type aws); none for file:")
+    artifacts: ConnectionId | None = Field(
+        None, description="Store of the artefacts (type aws, google_cloud_platform or wasb); none for file:"
+    )
     state: ConnectionId | None = Field(None, description="State store; if absent SQLite in `artifacts` (one machine)")
     spark: ConnectionId = Field("spark_default", description="How Spark is reached: type spark, or spark_connect")
 
@@ -177,6 +181,11 @@ class SparkSection(Section):
     """How Spark jobs are submitted, beside what the connection says."""
 
     conf: dict[str, str] = Field({}, description="Spark properties, such as spark.executor.memory: 4g; never a secret")
+    connections: str = Field(
+        "envelope",
+        pattern=r"^(envelope|backends|folder:/.+)$",
+        description="Where the driver finds connections in cluster mode: envelope, backends (of Airflow), or folder:<path>",
+    )
 
 
 class LocalSection(Section):
@@ -222,7 +231,9 @@ class Pipeline(Section):
     description: str = Field("", description="For people; shown in Airflow")
     changefeed: ChangefeedSection
     connections: ConnectionsSection
-    artifacts: FolderUri = Field(description="Folder for manifests, changelogs and reports: s3://… or file:///…")
+    artifacts: FolderUri = Field(
+        description="Folder for manifests, changelogs and reports: s3://…, gs://…, az://…, abfss://… or file:///…"
+    )
     tables: tuple[TablePattern, ...] = Field(("*.*",), min_length=1, description="schema.table patterns with * and ?")
     definitions: tuple[DeclaredTable, ...] = Field((), description="Definitions of tables whose DDL Kafka lost")
     set_aside: tuple[Place, ...] = Field(

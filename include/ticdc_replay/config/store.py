@@ -116,6 +116,11 @@ class Store(Section):
                 raise ValueError(f"pipelines: the name {name!r} occurs more than once; names must differ")
             if name in self.former_pipelines:
                 raise ValueError(f"former_pipelines: {name!r} is listed in pipelines, too; it can't be both")
+        if not self.uri.startswith(("s3:", "file:")):
+            raise ValueError(
+                f"uri: {self.uri} can't be reconciled: only s3:// and file:// have what is asked of such a store (versions, "
+                "lifecycle rules, deletion under a condition)"
+            )
         check_place("uri", self.uri, "connections.store", ids.store)
         check_place("artifacts", self.artifacts, "connections.artifacts", ids.artifacts)
         if inventory is not None:

@@ -14,7 +14,9 @@ from ticdc_replay.storage.names import tidy_folder
 _PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
 _OLDEST_TSO = from_ms(1_420_070_400_000)
 """2015-01-01: before TiDB. A smaller number is a time in another unit, and would pass for a very early start."""
-_URI = re.compile(r"(s3://[^/?#]+|file:///)[^?#]*")
+_URI = re.compile(r"(s3://[^/?#]+|gs://[^/?#]+|az://[^/?#@]+|abfss?://[^/?#@]+@[^/?#@]+|file:///)[^?#]*")
+CONNECTION_TYPES = {"s3": "aws", "gs": "google_cloud_platform", "az": "wasb", "abfs": "wasb", "abfss": "wasb"}
+"""The type of the Airflow connection of a store, by the scheme of its URI."""
 
 
 def _cron(text: str) -> str:
@@ -40,7 +42,10 @@ def _table_pattern(text: str) -> str:
 
 def _folder(uri: str) -> str:
     if not _URI.fullmatch(uri):
-        raise ValueError("must look like s3://bucket/prefix or file:///absolute/folder")
+        raise ValueError(
+            "must look like s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, "
+            "abfss://container@account.dfs.core.windows.net/prefix or file:///absolute/folder"
+        )
     return tidy_folder(uri)
 
 
@@ -71,4 +76,5 @@ def check_place(key: str, uri: str, connection_key: str, connection: str | None)
     if uri.startswith("file:") and connection is not None:
         raise ValueError(f"{connection_key}: remove it; {key} is a local folder, which takes no connection")
     if not uri.startswith("file:") and connection is None:
-        raise ValueError(f"{connection_key}: missing; name the Airflow connection (type aws) for {key}")
+        kind = CONNECTION_TYPES[uri.partition(":")[0]]
+        raise ValueError(f"{connection_key}: missing; name the Airflow connection (type {kind}) for {key}")

@@ -12,7 +12,7 @@ from ticdc_replay.domain.connections import Connections
 from ticdc_replay.drivers.main import Counts, run_job
 from ticdc_replay.drivers.progress import Progress
 from ticdc_replay.drivers.runner import NumberedTask, TaskRunner, Work
-from ticdc_replay.jobspec import DecodeJob, JobSpec, LoadJob, ScanJob
+from ticdc_replay.jobspec import DecodeJob, LoadJob, OneJob, ScanJob, Series
 from ticdc_replay.storage import open_store
 from ticdc_replay.submit.outcome import JobFile
 from ticdc_replay.targets.base import LoadReport
@@ -27,7 +27,7 @@ def done_before(uri: str, connections: Connections) -> Counts | None:
     leaves. Raises what the job raises.
     """
     job = JobFile(uri, connections).read()
-    if not _may_be_done(job, connections):
+    if not all(_may_be_done(each, connections) for each in (job.jobs if isinstance(job, Series) else [job])):
         return None
     try:
         counts = run_job(_NoRunner(), job, connections)
@@ -37,7 +37,7 @@ def done_before(uri: str, connections: Connections) -> Counts | None:
     return counts
 
 
-def _may_be_done(job: JobSpec, connections: Connections) -> bool:
+def _may_be_done(job: OneJob, connections: Connections) -> bool:
     """Whether an attempt at *job* has ended well, as far as its artefacts say. A load's ledger may know better."""
     store = open_store(job.artifacts, connections.get(job.artifacts_connection))
     match job:

@@ -1,20 +1,19 @@
 """What the process of every driver does: it reads the job spec, runs the job, and says how it ended."""
 
 import logging
-import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
 import msgspec
 
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TicdcReplayError, TransientError
 from ticdc_replay.domain.visible import visible_lines
+from ticdc_replay.drivers.connections import open_job
 from ticdc_replay.drivers.runner import TaskRunner
 from ticdc_replay.drivers.submitter import end_with_submitter
 from ticdc_replay.jobspec import (
-    CONNECTIONS_FILE_VARIABLE,
     EXIT_PERMANENT,
     EXIT_TRANSIENT,
     DecodeJob,
@@ -23,6 +22,8 @@ from ticdc_replay.jobspec import (
     MaintainJob,
     ReconcileJob,
     ScanJob,
+    Series,
+    title_of,
 )
 from ticdc_replay.submit.outcome import JobFile, JobOutcome
 
@@ -39,16 +40,16 @@ def main(run: Callable[[JobSpec, Connections], Counts], arguments: Sequence[str]
 
     The second one names the attempt; without it, as where a person started the driver, no outcome is left. Exits with 0,
     ``EXIT_PERMANENT`` or ``EXIT_TRANSIENT``; any other error leaves its traceback and exit code 1. Ends with the process that
-    submitted it, even where that was killed.
+    submitted it on this machine, even where that was killed.
     """
     begin_log()
     if len(arguments) not in (1, 2):
         sys.exit("usage: <driver> <URI of the job spec> [<name of the attempt>]")
     file: JobFile | None = None
     try:
-        connections = read_connections()
+        file, find_connections = open_job(arguments)
         end_with_submitter()
-        file = JobFile(arguments[0], connections)
+        connections = find_connections()
         outcome = JobOutcome("succeeded", counts=run(file.read(), connections))
     except (PermanentError, TransientError) as error:
         kind = type(error).__name__
@@ -84,6 +85,12 @@ def run_job(runner: TaskRunner, job: JobSpec, connections: Connections) -> Count
             from ticdc_replay.drivers.maintain import run_maintain
 
             return run_maintain(runner, job, connections).counts
+        case Series():
+            total: Counter[str] = Counter()
+            for number, each in enumerate(job.jobs, 1):
+                log.info("%s: %d of %d", title_of(each), number, len(job.jobs))
+                total.update(run_job(runner, each, connections))
+            return dict(total)
         case ReconcileJob():
             raise ConfigError(f"the join of store {job.store} needs Spark: its rows are sent from task to task")
 
@@ -93,22 +100,6 @@ def begin_log() -> None:
     logging.basicConfig(level=logging.INFO)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_VisibleFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-
-
-def read_connections() -> Connections:
-    """The connections in the private file that ``CONNECTIONS_FILE_VARIABLE`` names.
-
-    Raises ConfigError when the variable is not set, or the file is missing or can be read by others.
-    """
-    name = os.environ.get(CONNECTIONS_FILE_VARIABLE)
-    if not name:
-        raise ConfigError(f"{CONNECTIONS_FILE_VARIABLE} is not set: it names the private file with the connections")
-    path = Path(name)
-    if not path.is_file():
-        raise ConfigError(f"{CONNECTIONS_FILE_VARIABLE} names {path}, which is not a file")
-    if path.stat().st_mode & 0o077:
-        raise ConfigError(f"{path} holds secrets and can be read by others: chmod 600 {path}")
-    return msgspec.json.decode(path.read_bytes(), type=Connections)
 
 
 class _VisibleFormatter(logging.Formatter):

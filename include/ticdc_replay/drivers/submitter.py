@@ -25,9 +25,13 @@ def end_with_submitter() -> None:
     by SIGTERM where it handles that.
 
     It takes the private file with the connections along, which the submitter could not remove. The JVM ends when its Python does,
-    and executors when their driver does. Without a ``SUBMITTER_FILE`` nothing is watched: a person started the driver.
+    and executors when their driver does. Without a ``SUBMITTER_FILE`` nothing is watched: a person started the driver, or its
+    submitter is on another machine.
     """
-    connections = Path(os.environ[CONNECTIONS_FILE_VARIABLE])
+    private = os.environ.get(CONNECTIONS_FILE_VARIABLE)
+    if not private:
+        return
+    connections = Path(private)
     folder = connections.parent
     try:
         lock = os.open(folder / SUBMITTER_FILE, os.O_RDONLY)

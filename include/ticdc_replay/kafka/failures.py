@@ -29,6 +29,8 @@ _LOGGER = logging.getLogger("ticdc_replay.kafka")
 CREDENTIALS_DEADLINE_S = 10.0
 """How long refused credentials or TLS are retried: a broker that restarts may refuse for a moment."""
 
+_TOKEN_RETRY_S = 10.0
+
 _REFUSED = frozenset(
     {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED}
     | {KafkaError.UNSUPPORTED_SASL_MECHANISM, KafkaError.ILLEGAL_SASL_STATE}
@@ -95,6 +97,9 @@ class ClientHealth:
         self._refused_since: float | None = None
         self._refused: KafkaError | None = None
         self._last: KafkaError | None = None
+        self._token: tuple[str, float] | None = None
+        self._is_first = True
+        self._no_token: TicdcReplayError | None = None
 
     def note(self, error: KafkaError) -> None:
         """The ``error_cb`` of the client."""
@@ -104,15 +109,42 @@ class ClientHealth:
                 self._refused_since = time.monotonic()
         self._last = error
 
+    def first_token(self) -> None:
+        """Make the token that the client begins with. Raises what making one raises: a client would hide it."""
+        if self.settings.tokens is not None:
+            self._token = self.settings.tokens("")
+
+    def token(self, config: str) -> tuple[str, float]:
+        """The ``oauth_cb`` of the client, which must not raise: an error would come out of another call of the client.
+
+        Where no token can be made, it gives the last one for some seconds more, so that the client asks again.
+        """
+        if self._token is None or self.settings.tokens is None:
+            raise AssertionError("a client is given this callback after its first token")
+        try:
+            if not self._is_first:
+                self._token = self.settings.tokens(config)
+        except Exception as error:
+            known = error if isinstance(error, TicdcReplayError) else None
+            self._no_token = known or PermanentError(f"cannot make a token: {error!r}")
+            if self._refused_since is None:
+                self._refused_since = time.monotonic()
+            return self._token[0], time.time() + _TOKEN_RETRY_S
+        self._is_first = False
+        self._no_token = None
+        return self._token
+
     def progress(self) -> None:
         """A broker has answered: what was reported before is over."""
         self._refused_since = self._refused = self._last = None
 
     def check(self) -> None:
         """Raise AuthenticationError when credentials have been refused for longer than the deadline."""
-        if self._refused_since is None or self._refused is None:
+        if self._refused_since is None or time.monotonic() - self._refused_since < CREDENTIALS_DEADLINE_S:
             return
-        if time.monotonic() - self._refused_since >= CREDENTIALS_DEADLINE_S:
+        if isinstance(self._no_token, AuthenticationError):
+            raise self._no_token
+        if self._refused is not None:
             raise self._refusal(f"Kafka {self.settings.where} refuses the client", self._refused)
 
     def _refusal(self, what: str, refused: KafkaError) -> TicdcReplayError:
@@ -122,6 +154,8 @@ class ClientHealth:
 
     def explain(self, what: str) -> TicdcReplayError:
         """The error for an operation that never ended: refused credentials, else a broker that is away."""
+        if self._no_token is not None:
+            return self._no_token
         if self._refused is not None:
             return self._refusal(f"{what} at Kafka {self.settings.where}", self._refused)
         reported = f"; the client reported: {self._last.str()}" if self._last is not None else ""
@@ -129,8 +163,15 @@ class ClientHealth:
 
 
 def make_client(factory: Callable[..., Client], config: dict[str, Any], health: ClientHealth) -> Client:
-    """A client of *config* that reports to *health*. Raises ConfigError for an option that librdkafka refuses."""
+    """A client of *config* that reports to *health*. Raises ConfigError for an option that librdkafka refuses.
+
+    Where it signs in with tokens, raises what making the first one raises.
+    """
+    health.first_token()
+    callbacks = {"error_cb": health.note, "logger": _LOGGER}
+    if health.settings.tokens is not None:
+        callbacks["oauth_cb"] = health.token
     try:
-        return factory({**config, "error_cb": health.note, "logger": _LOGGER})
+        return factory({**config, **callbacks})
     except KafkaException as error:
         raise ConfigError(f"connection {health.settings.conn_id!r}: {error.args[0].str()}") from None

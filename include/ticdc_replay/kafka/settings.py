@@ -1,11 +1,13 @@
 """Kafka client settings, from a connection."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.kafka import msk
 
 Option = str | int | float | bool
 
@@ -58,6 +60,8 @@ class KafkaSettings(msgspec.Struct, frozen=True):
     """The largest message that is expected, where it is known: what a consumer fetches and holds follows it."""
     hint: str = ""
     """How the writer reaches the brokers, for errors of refused credentials."""
+    tokens: Callable[[str], tuple[str, float]] | None = None
+    """Makes a token for OAUTHBEARER, and says when it expires (s since 1970); None: librdkafka signs in by itself."""
 
     @classmethod
     def from_connection(cls, connection: Connection, max_message_bytes: int = 0, hint: str = "") -> "KafkaSettings":
@@ -66,10 +70,14 @@ class KafkaSettings(msgspec.Struct, frozen=True):
         ``extra`` holds librdkafka keys, as for Airflow's own Kafka provider; ``bootstrap.servers`` may be given by host and port
         instead, ``sasl.username`` and ``sasl.password`` by login and password. Keys that decide which messages are read
         (``auto.offset.reset``, ``isolation.level``, group and commit settings) are replaced: reading a pinned range leaves no
-        choice. Raises ConfigError for a missing address or a value that is not plain.
+        choice. With ``sasl.mechanisms`` AWS_MSK_IAM an AWS identity signs in: login, password and ``msk.FIELDS`` of ``extra``
+        describe it as in a connection of type ``aws``. Raises ConfigError for a missing address or a value that is not plain.
         """
         options: dict[str, Option] = {}
+        by_aws = msk.is_selected(connection.extra)
         for key, value in connection.extra.items():
+            if by_aws and key in msk.FIELDS:
+                continue
             if not isinstance(value, Option):
                 raise ConfigError(
                     f"connection {connection.conn_id!r}: extra[{key!r}] must be a text, number or boolean"
@@ -78,15 +86,16 @@ class KafkaSettings(msgspec.Struct, frozen=True):
         if connection.host:
             port = f":{connection.port}" if connection.port else ""
             options.setdefault("bootstrap.servers", f"{connection.host}{port}")
-        if connection.login:
+        if connection.login and not by_aws:
             options.setdefault("sasl.username", connection.login)
-        if connection.password:
+        if connection.password and not by_aws:
             options.setdefault("sasl.password", connection.password)
         if not options.get("bootstrap.servers"):
             raise ConfigError(
                 f"connection {connection.conn_id!r} names no broker: set extra['bootstrap.servers'], or host and port"
             )
-        return cls(connection.conn_id, options, max_message_bytes, hint)
+        tokens = _sign_in_by_aws(connection, options) if by_aws else None
+        return cls(connection.conn_id, options, max_message_bytes, hint, tokens)
 
     @property
     def where(self) -> str:
@@ -118,3 +127,16 @@ class KafkaSettings(msgspec.Struct, frozen=True):
         return f"KafkaSettings({self.where})"
 
     __str__ = __repr__
+
+
+def _sign_in_by_aws(connection: Connection, options: dict[str, Option]) -> msk.MskTokens:
+    """Change *options* so that the client asks for tokens, and return what makes them."""
+    options.pop("sasl.mechanism", None)
+    options["sasl.mechanisms"] = "OAUTHBEARER"
+    protocol = options.setdefault("security.protocol", "SASL_SSL")
+    if str(protocol).upper() != "SASL_SSL":
+        raise ConfigError(
+            f"connection {connection.conn_id!r}: security.protocol {protocol!r} with {msk.MECHANISM}: a token must not be sent "
+            "without TLS; set SASL_SSL, or remove it"
+        )
+    return msk.MskTokens.of(connection, str(options["bootstrap.servers"]))

@@ -3,48 +3,32 @@
 import re
 from typing import TYPE_CHECKING
 
-import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from ticdc_replay.aws.errors import UNREADABLE_FILES, error_code, translate
+from ticdc_replay.aws.identity import AwsIdentity
 from ticdc_replay.domain.connections import Connection
-from ticdc_replay.domain.errors import AuthenticationError, ConfigError, TicdcReplayError
+from ticdc_replay.domain.errors import AuthenticationError, TicdcReplayError
 from ticdc_replay.registry.used import MAX_SCHEMA_BYTES
 from ticdc_replay.schemas.lookup import UnusableAnswerError
-from ticdc_replay.storage.s3.errors import error_code, translate
 
 if TYPE_CHECKING:
     from mypy_boto3_glue import GlueClient
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_EXTRA = ("endpoint_url", "region_name", "aws_session_token")
 _CONFIG = Config(connect_timeout=10, read_timeout=30, retries={"mode": "adaptive", "total_max_attempts": 6})
 
 
 class GlueRegistry:
     """The registries of one region. boto3 repeats what is worth repeating (adaptive mode) before an error shows.
 
-    The connection is Airflow's of type ``aws``, as for an S3 store: login and password are the key id and its secret; ``extra``
-    may hold ``region_name``, ``endpoint_url`` and ``aws_session_token``. Raises ConfigError.
+    The connection is Airflow's of type ``aws``, as for an S3 store (``AwsIdentity.of``). Raises ConfigError.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._where = f"AWS Glue schema registry (connection {connection.conn_id!r})"
-        unknown = sorted(set(connection.extra) - set(_EXTRA))
-        if unknown:
-            raise ConfigError(f"{self._where}: extra {', '.join(unknown)} not supported; allowed: {', '.join(_EXTRA)}")
-        try:
-            self._client: GlueClient = boto3.session.Session().client(
-                "glue",
-                endpoint_url=connection.extra.get("endpoint_url") or None,
-                region_name=connection.extra.get("region_name") or None,
-                aws_access_key_id=connection.login or None,
-                aws_secret_access_key=connection.password or None,
-                aws_session_token=connection.extra.get("aws_session_token") or None,
-                config=_CONFIG,
-            )
-        except (BotoCoreError, ValueError) as error:
-            raise ConfigError(f"{self._where}: {error}") from error
+        self._client: GlueClient = AwsIdentity.of(connection).client("glue", _CONFIG)
 
     def text(self, schema_id: str) -> str | None:
         """The schema of the version *schema_id*; None where Glue has none, or the id is no UUID.
@@ -65,11 +49,15 @@ class GlueRegistry:
             if error_code(error) == "EntityNotFoundException":
                 return None
             raise self._translated(error, schema_id) from error
-        except BotoCoreError as error:
+        except (BotoCoreError, *UNREADABLE_FILES) as error:
             raise self._translated(error, schema_id) from error
 
-    def _translated(self, error: BotoCoreError | ClientError, schema_id: str) -> TicdcReplayError:
+    def _translated(self, error: BotoCoreError | ClientError | OSError, schema_id: str) -> TicdcReplayError:
         what = f"{self._where}: schema version {schema_id}"
-        if isinstance(error, ClientError) and error_code(error) in ("AccessDeniedException", "AccessDenied"):
+        if (
+            isinstance(error, ClientError)
+            and error_code(error) in ("AccessDeniedException", "AccessDenied")
+            and error.operation_name == "GetSchemaVersion"  # to assume a role may be denied, too
+        ):
             return AuthenticationError(f"{what}: {error}; the credentials lack the permission glue:GetSchemaVersion")
         return translate(error, what)

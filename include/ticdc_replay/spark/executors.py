@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from ticdc_replay import __version__
 from ticdc_replay.domain.errors import PermanentError
-from ticdc_replay.jobspec import DecodeJob, JobSpec, LoadJob, MaintainJob, ReconcileJob
+from ticdc_replay.jobspec import DecodeJob, JobSpec, LoadJob, MaintainJob, OneJob, ReconcileJob, first_of
 from ticdc_replay.spark.session import is_remote
 from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.storage.file import TEMPORARY_PREFIX
@@ -41,9 +41,10 @@ def require_executors(runner: SparkRunner, spark: SparkSession, job: JobSpec) ->
         return
     _warn_of_plain_rpc(spark)
     with ExitStack() as markers:
-        written = [markers.enter_context(_marked(folder)) for folder in _folders(_written(job))]
-        wanted = {str(path): uri for uri, path in [*written, *_folders(_read(job))]}
-        paths, module = list(wanted), module_of_tasks(job)
+        first = first_of(job)
+        written = [markers.enter_context(_marked(folder)) for folder in _folders(_written(first))]
+        wanted = {str(path): uri for uri, path in [*written, *_folders(_read(first))]}
+        paths, module = list(wanted), module_of_tasks(first)
 
         # Runs where the library may be missing, so it uses nothing but Python.
         def look(_: int) -> tuple[str, str, list[str]]:
@@ -100,13 +101,13 @@ def _warn_of_plain_rpc(spark: SparkSession) -> None:
         )
 
 
-def _written(job: JobSpec) -> Sequence[object]:
+def _written(job: OneJob) -> Sequence[object]:
     if isinstance(job, LoadJob | MaintainJob):
         return (job.artifacts, *(job.target.get(key) for key in ("uri", "ledger", "path")))
     return (job.artifacts,)
 
 
-def _read(job: JobSpec) -> Sequence[object]:
+def _read(job: OneJob) -> Sequence[object]:
     """What the job reads only, and where it leaves no mark."""
     if isinstance(job, DecodeJob):
         return (job.changefeed.claim_check_uri,)

@@ -6,17 +6,22 @@ import signal
 import sys
 from collections.abc import Iterable
 
+import msgspec
+from pyspark.sql import SparkSession
+
 from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.drivers import main as driver
 from ticdc_replay.drivers.main import Counts, run_job
 from ticdc_replay.jobspec import (
+    SPARK_CONF_VARIABLE,
     SPARK_CONNECTION_VARIABLE,
     JobSpec,
     LoadJob,
     MaintainJob,
     ReconcileJob,
+    first_of,
     kind_of,
     title_of,
 )
@@ -24,6 +29,7 @@ from ticdc_replay.reconcile.judge.classified import ClassifiedFile
 from ticdc_replay.spark.executors import require_executors
 from ticdc_replay.spark.reconcile_job import run_reconcile
 from ticdc_replay.spark.session import open_session
+from ticdc_replay.spark.settings import require_settings, set_up
 from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.submit.signals import ended_by
 
@@ -40,6 +46,8 @@ def main(kind: str) -> None:
             others = {conn_id: each for conn_id, each in connections.by_id.items() if each is not server}
             connections = Connections(others, connections.artifacts)
         with open_session(f"ticdc-replay {title_of(job)}", _secrets(job, connections), server) as spark:
+            if server is not None:
+                _set_up(spark, job)
             runner = SparkRunner(spark)
             require_executors(runner, spark, job)
             if isinstance(job, ReconcileJob):
@@ -52,11 +60,22 @@ def main(kind: str) -> None:
         driver.main(run, sys.argv[1:])
 
 
+def _set_up(spark: SparkSession, job: JobSpec) -> None:
+    """Give the session at a Spark Connect server what spark-submit gives an application. Raises ConfigError where the server
+    lacks what the target of *job* needs of it."""
+    conf = msgspec.json.decode(os.environ.get(SPARK_CONF_VARIABLE, "{}"), type=dict[str, str])
+    set_up(spark, conf)
+    first = first_of(job)
+    if isinstance(first, LoadJob | MaintainJob):
+        require_settings(spark, read_section(first.target).spark_properties)
+
+
 def _secrets(job: JobSpec, connections: Connections) -> Iterable[str]:
     """The settings of the job's session whose values are secret."""
-    if not isinstance(job, LoadJob | MaintainJob):
+    first = first_of(job)
+    if not isinstance(first, LoadJob | MaintainJob):
         return ()
-    target = read_section(job.target)
+    target = read_section(first.target)
     return target.secret_settings(connections.get(target.connection_id))
 
 

@@ -46,7 +46,7 @@ def _key_at(spark: SparkSession) -> tuple[str, Fernet]:
         file = Path(folder) / name
         with os.fdopen(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
             out.write(key)
-        spark.addArtifact(str(file), file=True)
+        spark.addArtifacts(str(file), file=True)
     return name, Fernet(key)
 
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ConfigError, TransientError
+from ticdc_replay.spark.versions import end_session, limit_retries, lost_server_errors, require_supported
 
 _ANY_PORT = 9
 _DEFAULT_PORT = 15002
@@ -37,6 +38,7 @@ def open_session(name: str, secrets: Iterable[str] = (), server: Connection | No
     builder = SparkSession.builder.appName(name).config("spark.ui.showConsoleProgress", "false")
     spark = builder.config(map=dict.fromkeys(secrets, "not known yet")).getOrCreate()
     try:
+        require_supported(spark)
         yield spark
     finally:
         spark.stop()
@@ -45,19 +47,18 @@ def open_session(name: str, secrets: Iterable[str] = (), server: Connection | No
 @contextmanager
 def _remote_session(server: Connection, name: str) -> Iterator[Any]:
     from pyspark.errors import AnalysisException, IllegalArgumentException, PythonException
-    from pyspark.errors.exceptions.connect import SparkConnectException
-    from pyspark.sql.connect.client.retries import DefaultPolicy
 
     url = remote_url(server, name)
     _reach(server, url)
     spark: Any = None
     try:
         spark = SparkSession.builder.remote(url).create()
-        spark.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
+        limit_retries(spark, _RETRIES)
+        require_supported(spark, f" at the server of connection {server.conn_id!r}")
         yield spark
     except (AnalysisException, IllegalArgumentException, PythonException):
         raise  # of what was asked for, or of a task
-    except SparkConnectException as error:
+    except lost_server_errors() as error:
         said = next(iter(str(error).strip().splitlines()), "")[:_SHOWN]
         raise TransientError(
             f"connection {server.conn_id!r}: the Spark Connect server failed, was lost, or refused the token: "
@@ -65,7 +66,7 @@ def _remote_session(server: Connection, name: str) -> Iterator[Any]:
         ) from error
     finally:
         if spark is not None:
-            spark.stop()
+            end_session(spark)
 
 
 def _reach(server: Connection, url: str) -> None:

@@ -1,6 +1,5 @@
 """Spark SQL for targets that Spark writes to (``targets.sql.Sql``). Uses nothing that Spark Connect lacks."""
 
-import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
@@ -9,11 +8,13 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from ticdc_replay.spark.sealing import sealed
-from ticdc_replay.spark.settings import with_settings
+from ticdc_replay.spark.session import is_remote
+from ticdc_replay.spark.settings import require_settings, with_settings
+from ticdc_replay.spark.versions import condition_of, silence_errors
+from ticdc_replay.targets.lake.section import hidden_in
 from ticdc_replay.targets.sql import SqlError
 
 Task = TypeVar("Task")
@@ -31,8 +32,7 @@ class SparkSql:
 
     @cached_property
     def _spark(self) -> SparkSession:
-        # PySpark logs each error with its stack before it raises it, also that of a table that is only looked for.
-        PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+        silence_errors()
         # A text is a text: Spark would put settings and variables of the environment in place of ${...} in a literal.
         for name in ("spark.sql.variable.substitute", "spark.sql.parser.escapedStringLiterals"):
             self._session.conf.set(name, "false")
@@ -43,9 +43,13 @@ class SparkSql:
         with self._errors(), with_settings(self._spark, settings):
             return [row.asDict() for row in self._spark.sql(statement).collect()]
 
-    def set(self, settings: Mapping[str, str], hidden: Collection[str] = ()) -> None:
+    def set(self, settings: Mapping[str, str], secret: Collection[str] = ()) -> None:
         """See ``Sql.set``."""
-        self._hidden |= set(hidden)
+        secrets = {name: settings[name] for name in secret}
+        self._hidden |= set(hidden_in(secrets))
+        if is_remote(self._spark):
+            require_settings(self._spark, secrets)
+            settings = {name: value for name, value in settings.items() if name not in secrets}
         for name, value in settings.items():
             self._spark.conf.set(name, value)
 
@@ -75,7 +79,7 @@ class SparkSql:
         try:
             yield
         except PySparkException as error:
-            raise SqlError.of(error.getCondition() or "", self._shown(error)) from error
+            raise SqlError.of(condition_of(error), self._shown(error)) from error
         except Py4JError as error:
             raise SqlError.of("", self._shown(error)) from error
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from ticdc_replay.domain.errors import LeaseLostError, TicdcReplayError, TransientError
+from ticdc_replay.domain.handover import HandedOverError
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.state.leases import Lease, Leases
 
@@ -96,12 +97,15 @@ class Hold:
 
 
 @contextmanager
-def replaying(context: ReplayContext, manifest: str, run_hash: str, *, ttl_ms: int = TTL_MS) -> Iterator[None]:
+def replaying(
+    context: ReplayContext, manifest: str, run_hash: str, *, holder: str | None = None, ttl_ms: int = TTL_MS
+) -> Iterator[None]:
     """Hold the claim-check store of *context*, if its changefeed has one, while *manifest* is decoded into *run_hash*.
 
     Never waits for a deletion. Enter it before the decode reads a message, and leave it after the run is recorded: it
     protects objects of messages that Kafka expires meanwhile. After an error the lease ends by itself: the decode may
-    go on, or be complete and not recorded.
+    go on, or be complete and not recorded. After HandedOverError its holder has the lease, for one time to live; who goes on
+    enters this as that *holder*.
 
     Raises LeaseLostError at the end if the lease was lost, and what the state store raises.
     """
@@ -110,11 +114,17 @@ def replaying(context: ReplayContext, manifest: str, run_hash: str, *, ttl_ms: i
         yield
         return
     subject = Replayed(context.pipeline.name, manifest, run_hash).subject
-    lease = context.state.leases.acquire(uri, unique("replay"), "replay", subject, ttl_ms)
+    lease = context.state.leases.acquire(uri, holder or unique("replay"), "replay", subject, ttl_ms)
     hold = Hold(context.state.leases, lease, ttl_ms)
     try:
         yield
         hold.verify()
+    except HandedOverError as error:
+        hold.leave()
+        if error.holder != lease.holder:
+            context.state.leases.acquire(uri, error.holder, "replay", subject, ttl_ms)
+            hold.release()
+        raise
     except BaseException:
         hold.leave()
         raise

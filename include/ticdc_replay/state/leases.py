@@ -25,7 +25,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     resource: str
     """The store's URI."""
     holder: str
-    """Differs between any two processes and attempts."""
+    """Differs between any two processes and attempts, but for those that hand one piece of work over to each other."""
     kind: LeaseKind
     subject: str
     """What is done: the replayed input, the hash of the deletion plan."""

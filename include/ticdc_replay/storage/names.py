@@ -18,10 +18,16 @@ def check_name(name: str) -> str:
     return name
 
 
+_ALIASES = {"gcs": "gs", "azure": "az", "azblob": "az"}
+"""Schemes as TiCDC takes them, too (TiDB, pkg/objstore/parse.go), and the one that is used here."""
+_AZURE = frozenset({"az", "abfs", "abfss"})
+
+
 def tidy_folder(uri: str) -> str:
     """*uri* (``s3://bucket/prefix``, ``file:///folder``, no query) without slashes that mean nothing: stores leave them out at
-    both ends of a prefix, and files have no empty names."""
+    both ends of a prefix, and files have no empty names. The scheme is the usual one of its store."""
     scheme, _, rest = uri.partition("://")
+    scheme = _ALIASES.get(scheme, scheme)
     place, _, path = rest.partition("/")
     if scheme == "file":
         path = "/".join(part for part in path.split("/") if part not in ("", "."))
@@ -48,4 +54,7 @@ def _place(uri: str) -> tuple[str, str, str]:
         path = path.replace("//", "/")
     if parts.scheme == "file":
         return "file", "", os.path.realpath(path)
-    return parts.scheme, parts.netloc.lower(), path
+    scheme = _ALIASES.get(parts.scheme, parts.scheme)
+    if scheme in _AZURE:  # the account may stand in the URI or in the connection
+        return "az", parts.netloc.partition("@")[0].lower(), path
+    return scheme, parts.netloc.lower(), path

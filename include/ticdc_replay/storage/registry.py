@@ -10,15 +10,18 @@ from ticdc_replay.storage.base import ObjectStore
 SCHEMES = {
     "file": "ticdc_replay.storage.file:FileStore.open",
     "s3": "ticdc_replay.storage.s3.store:S3Store",
+    "gs": "ticdc_replay.storage.obstores.gcs:GcsStore",
+    **dict.fromkeys(("az", "abfs", "abfss"), "ticdc_replay.storage.obstores.azure:AzureStore"),
 }
 """Each implementation is imported when it is used: boto3 alone takes a third of a second."""
 
 
 def open_store(uri: str, connection: Connection | None = None) -> ObjectStore:
-    """The store below *uri*: ``file:///folder`` or ``s3://bucket/prefix``. Nothing is read or created by opening.
+    """The store below *uri*: ``file:///folder``, ``s3://bucket/prefix``, ``gs://bucket/prefix``, ``az://container/prefix`` or
+    ``abfss://container@account.dfs.core.windows.net/prefix``. Nothing is read or created by opening.
 
-    *connection* is the Airflow connection of an S3 store; without one, boto3 finds credentials as it always does
-    (environment, instance role). A folder of this machine takes none. Raises ConfigError for an unknown scheme or a malformed
+    *connection* is the Airflow connection of an object store; without one, the machine's own identity counts, as each cloud's
+    client finds it. A folder of this machine takes none. Raises ConfigError for an unknown scheme or a malformed
     URI.
     """
     scheme = urlsplit(uri).scheme

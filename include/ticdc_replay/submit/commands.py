@@ -1,44 +1,53 @@
-"""The commands that start a driver on this machine, beside spark-submit: over Spark Connect, and without Spark."""
+"""The commands that start a driver: by spark-submit, over Spark Connect, and without Spark."""
 
-import logging
+import os
+import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
 
 from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.config.store import Store
-from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ConfigError
-from ticdc_replay.jobspec import PROCESSES_VARIABLE, SPARK_CONNECTION_VARIABLE, DecodeJob, LoadJob, MaintainJob
+from ticdc_replay.jobspec import (
+    PROCESSES_VARIABLE,
+    SPARK_CONF_VARIABLE,
+    SPARK_CONNECTION_VARIABLE,
+    DecodeJob,
+    JobSpec,
+    Series,
+)
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.storage import open_store
 from ticdc_replay.submit.modules import modules_of
 from ticdc_replay.submit.submitter import Submission
 
-log = logging.getLogger(__name__)
-
 SPARK_CONNECT = "spark_connect"
 """Type of a connection to a Spark Connect server, as Airflow's provider names it."""
 
 
-def connect_command(submission: Submission, declared: Pipeline | Store) -> list[str]:
-    """A driver whose tasks run at the Spark Connect server of ``connect_environment``.
+def spark_submit_command(submission: Submission, master: str, options: Sequence[str] = ()) -> list[str]:
+    """A driver by the spark-submit of this Python, with its *options*. Raises ConfigError where Spark is not installed."""
+    binary = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    if binary is None or find_spec("pyspark") is None:
+        raise ConfigError("spark-submit is not installed here: pip install 'ticdc-replay[spark]'")
+    properties = [f"--conf={name}={value}" for name, value in submission.properties.items()]
+    return [binary, "--master", master, *options, *properties, submission.script, *submission.arguments]
 
-    Raises ConfigError for lake tables: settings of their session would be in the server's event log, secrets included.
-    """
-    if isinstance(submission.job, LoadJob | MaintainJob) and read_section(submission.job.target).spark_properties:
-        raise ConfigError(
-            f"{submission.name}: lake tables are not written over Spark Connect, whose event log would have the secrets of the "
-            f"catalog: give target {submission.job.target['name']} a pipeline whose connections.spark has type spark"
-        )
-    if declared.spark.conf:
-        log.warning("%s: spark.conf is not sent over Spark Connect: set it at the server", declared.name)
+
+def connect_command(submission: Submission) -> list[str]:
+    """A driver whose tasks run at the Spark Connect server of ``connect_environment``."""
     return [sys.executable, submission.script, *submission.arguments]
 
 
-def connect_environment(environ: Mapping[str, str], spark: Connection) -> dict[str, str]:
-    """*environ*, and which of its connections a driver finds Spark by."""
-    return {**environ, SPARK_CONNECTION_VARIABLE: spark.conn_id}
+def connect_environment(environ: Mapping[str, str], spark: Connection, declared: Pipeline | Store) -> dict[str, str]:
+    """*environ*, which of its connections a driver finds Spark by, and what *declared* would have its session set."""
+    conf = msgspec.json.encode(declared.spark.conf).decode()
+    return {**environ, SPARK_CONNECTION_VARIABLE: spark.conn_id, SPARK_CONF_VARIABLE: conf}
 
 
 def local_command(submission: Submission, declared: Pipeline) -> list[str]:
@@ -58,8 +67,13 @@ def refused_locally(declared: Pipeline, messages: int) -> Iterator[str]:
 
 
 def _messages(submission: Submission) -> int:
-    """How many offsets of Kafka the job reads."""
+    """How many offsets of Kafka the job reads; of a series the longest."""
     job = submission.job
+    jobs = job.jobs if isinstance(job, Series) else [job]
+    return max(_messages_of(each, submission) for each in jobs)
+
+
+def _messages_of(job: JobSpec, submission: Submission) -> int:
     if not isinstance(job, DecodeJob):
         return 0
     store = open_store(job.artifacts, submission.connections.get(job.artifacts_connection))

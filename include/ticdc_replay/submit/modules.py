@@ -1,7 +1,7 @@
 """Which modules a job needs, by name: for workers that import them before their first task."""
 
 from ticdc_replay.config.target_kinds import read_section
-from ticdc_replay.jobspec import DecodeJob, JobSpec, LoadJob, MaintainJob, ReconcileJob, ScanJob, kind_of
+from ticdc_replay.jobspec import DecodeJob, JobSpec, LoadJob, MaintainJob, ReconcileJob, ScanJob, first_of, kind_of
 
 _OF_TASKS: dict[type, str] = {
     DecodeJob: "ticdc_replay.decode.read.split",
@@ -14,10 +14,11 @@ _OF_TASKS: dict[type, str] = {
 
 def module_of_tasks(job: JobSpec) -> str:
     """The module that brings most of what tasks of *job* need."""
-    return _OF_TASKS[type(job)]
+    return _OF_TASKS[type(first_of(job))]
 
 
 def modules_of(job: JobSpec) -> list[str]:
     """What a driver of *job* and its tasks need."""
-    target = [read_section(job.target).loader.partition(":")[0]] if isinstance(job, LoadJob) else []
+    first = first_of(job)
+    target = [read_section(first.target).loader.partition(":")[0]] if isinstance(first, LoadJob) else []
     return [f"ticdc_replay.drivers.{kind_of(job)}", module_of_tasks(job), *target]

@@ -47,8 +47,33 @@ class JobFile:
         """How *attempt* ended. Raises ArtifactNotFoundError where its driver left no outcome."""
         return msgspec.json.decode(self._store.get(self._outcome(attempt)), type=JobOutcome)
 
+    def put_envelope(self, attempt: str, content: bytes) -> None:
+        """Keep the sealed connections of *attempt* (``submit.envelope``)."""
+        self._store.put(self._envelope(attempt), content)
+
+    def envelope(self, attempt: str) -> bytes:
+        """The sealed connections of *attempt*. Raises ArtifactNotFoundError where they are gone."""
+        return self._store.get(self._envelope(attempt))
+
+    def remove_envelope(self, attempt: str) -> None:
+        """Remove the sealed connections of *attempt*, if they are there."""
+        self._store.delete(self._envelope(attempt))
+
+    def sealed_attempts(self, *, older_than_s: float) -> list[str]:
+        """The attempts whose sealed connections were put so long ago, and are still there."""
+        beginning, end = f"{self._name.removesuffix('.json')}.", ".sealed"
+        before = self._store.now().timestamp() - older_than_s
+        return [
+            each.name.removeprefix(beginning).removesuffix(end)
+            for each in self._store.list(beginning)
+            if each.name.endswith(end) and each.last_modified.timestamp() < before
+        ]
+
     def _outcome(self, attempt: str) -> str:
         return f"{self._name.removesuffix('.json')}.{attempt}.json"
+
+    def _envelope(self, attempt: str) -> str:
+        return f"{self._name.removesuffix('.json')}.{attempt}.sealed"
 
 
 def settle(file: JobFile, attempt: str, name: str, code: int) -> JobOutcome:
@@ -64,13 +89,19 @@ def settle(file: JobFile, attempt: str, name: str, code: int) -> JobOutcome:
     except TicdcReplayError as error:
         missing = f"the outcome that its driver left can't be read ({error})"
     else:
-        if outcome.result == "succeeded":
-            return outcome
-        message = outcome.message or "no error of the library; the log of the job has the traceback"
-        raise _kind(outcome.result == "permanent")(f"{name}: {outcome.error}: {message}")
+        return judge(outcome, name)
     if code == 0:
         return JobOutcome("succeeded")
     raise _kind(code == EXIT_PERMANENT)(f"{name}: {_ended(code)}, and {missing}; the log of the job has more")
+
+
+def judge(outcome: JobOutcome, name: str) -> JobOutcome:
+    """*outcome*, which succeeded. Raises PermanentError or TransientError with the driver's own message; *name* is what it calls
+    the job."""
+    if outcome.result == "succeeded":
+        return outcome
+    message = outcome.message or "no error of the library; the log of the job has the traceback"
+    raise _kind(outcome.result == "permanent")(f"{name}: {outcome.error}: {message}")
 
 
 def _kind(permanent: bool) -> type[PermanentError] | type[TransientError]:

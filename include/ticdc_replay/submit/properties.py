@@ -65,6 +65,6 @@ def refused_properties(declared: Pipeline | Store) -> Iterator[str]:
         if not name.startswith("spark."):
             yield f"{place}: spark-submit passes over what does not begin with spark."
         elif name == "spark.submit.deployMode" and value != "client":
-            yield f"{place}: must be client, since the driver is given its connections in a private file"
+            yield f"{place}: must be client here; for cluster mode set deploy-mode in the extra of the Spark connection"
         elif name in ("spark.driver.memory", "spark.executor.memory") and not _MEMORY.fullmatch(value):
             yield f"{place}: is not a size, such as 4g"

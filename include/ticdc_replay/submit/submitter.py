@@ -10,7 +10,7 @@ from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.config.store import Store
 from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain.connections import Connection, Connections
-from ticdc_replay.jobspec import LoadJob, MaintainJob, connections_of, kind_of
+from ticdc_replay.jobspec import LoadJob, MaintainJob, connections_of, first_of, kind_of
 from ticdc_replay.submit.outcome import JobFile, JobOutcome
 from ticdc_replay.submit.properties import job_properties
 
@@ -42,7 +42,8 @@ class Submission:
             by_id[spark.conn_id] = spark
         self.connections = Connections(by_id, connections.artifacts)
         """Those that the job and its spec need, and no more."""
-        target = read_section(self.job.target) if isinstance(self.job, LoadJob | MaintainJob) else None
+        first = first_of(self.job)
+        target = read_section(first.target) if isinstance(first, LoadJob | MaintainJob) else None
         self.properties = job_properties(declared, kind_of(self.job), target)
 
     @property
@@ -66,8 +67,9 @@ class LogLine(NamedTuple):
 class Submitter(ABC):
     """Runs one submission, once. A context manager: leaving it ends a job that still runs, with all that it started.
 
-    However the process of the submitter ends, the job ends with it; after SIGKILL of the driver itself, what runs at a Spark
-    Connect server ends when the server notices.
+    However the process of the submitter ends, the job ends with it, but for an application of a cluster (``cluster``), which goes
+    on after SIGKILL of its submitter, until a later attempt takes it over. After SIGKILL of the driver itself, what runs at a
+    Spark Connect server ends when the server notices.
     """
 
     def __enter__(self) -> Self:

@@ -30,8 +30,13 @@ class Sql(Protocol):
     def run(self, statement: str, settings: Mapping[str, str] = ...) -> list[dict[str, Any]]:
         """The rows of *statement*, by column, with *settings* of the session for as long as it runs."""
 
-    def set(self, settings: Mapping[str, str], hidden: Collection[str] = ()) -> None:
-        """Set *settings* of the session; they are in no log. No SqlError shows a text that is *hidden*."""
+    def set(self, settings: Mapping[str, str], secret: Collection[str] = ()) -> None:
+        """Set *settings* of the session, among them those with the names in *secret*. They are in no log, and no SqlError
+        shows their values.
+
+        Raises ConfigError where the session is at a Spark Connect server, and this lacks one that is secret: they are not
+        sent.
+        """
 
     def columns(self, table: str) -> list[tuple[str, str, bool]]:
         """Name, type and nullability of each column of *table*, an SQL name. The type is as in a CREATE TABLE."""

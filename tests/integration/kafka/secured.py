@@ -111,6 +111,19 @@ def _pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(serialization.Encoding.PEM).decode()
 
 
+def unsigned_token(subject: str, lifetime_s: float) -> str:
+    """A token of *subject*, as the broker takes it."""
+    now = int(time.time())
+    claims = {
+        "sub": subject,
+        "iat": min(now, now + int(lifetime_s) - 1),
+        "exp": now + int(lifetime_s),
+        "scope": "kafka",
+    }
+    parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
+    return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts) + "."
+
+
 @contextmanager
 def token_endpoint(client_id: str, client_secret: str) -> Iterator[str]:
     """An OAuth 2.0 token endpoint that gives unsigned tokens to one client; its URL. The broker takes any unsigned token."""
@@ -124,10 +137,7 @@ def token_endpoint(client_id: str, client_secret: str) -> Iterator[str]:
             right = (
                 given == expected and form["grant_type"] == ["client_credentials"] and form["scope"] == ["kafka read"]
             )
-            now = int(time.time())
-            claims = {"sub": client_id, "iat": now, "exp": now + 300, "scope": "kafka"}
-            parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
-            token = ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts) + "."
+            token = unsigned_token(client_id, 300)
             answer = (
                 {"access_token": token, "token_type": "Bearer", "expires_in": 300} if right else {"error": "denied"}
             )

@@ -1,8 +1,10 @@
 """What a sink-uri says of security, held against a broker that asks for it."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
@@ -12,13 +14,13 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from tests.integration.kafka.secured import Identity, SecuredKafka, make_certificates, token_endpoint
+from tests.integration.kafka.secured import Identity, SecuredKafka, make_certificates, token_endpoint, unsigned_token
 from tests.support.topics import create_topic
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_for
 from ticdc_replay.changefeed.kafka_access import KafkaAccess
 from ticdc_replay.changefeed.sink_uri import from_sink_uri
 from ticdc_replay.domain.connections import Connection
-from ticdc_replay.domain.errors import AuthenticationError
+from ticdc_replay.domain.errors import AuthenticationError, TicdcReplayError, TransientError
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.kafka.offsets import Offsets
 from ticdc_replay.kafka.reader import read_range
@@ -134,6 +136,71 @@ def test_tokens_of_an_identity_provider(broker: SecuredKafka, certificates: tupl
         secrets = {"ssl.ca.pem": certificates[0], "sasl.oauthbearer.client.id": "reader"}
         secrets["sasl.oauthbearer.client.secret"] = "token-pw"
         assert read(settings_of(oauth_access(broker.oauth, url), secrets)) == [b"hello"]
+
+
+class Tokens:
+    """Makes tokens that the broker takes, of *lifetime_s* each, or fails as it is told to."""
+
+    def __init__(self, lifetime_s: float) -> None:
+        self.lifetime_s = lifetime_s
+        self.made = 0
+        self.failure: TicdcReplayError | None = None
+
+    def __call__(self, config: str) -> tuple[str, float]:
+        if self.failure is not None:
+            raise self.failure
+        self.made += 1
+        return unsigned_token("reader", self.lifetime_s), time.time() + self.lifetime_s
+
+
+def with_tokens(broker: SecuredKafka, certificates: tuple[str, Identity], tokens: Tokens) -> KafkaSettings:
+    """As a connection with AWS_MSK_IAM makes them, with tokens that this broker can judge."""
+    extra = {"bootstrap.servers": broker.oauth, "security.protocol": "SASL_SSL", "sasl.mechanisms": "OAUTHBEARER"}
+    connection = Connection("kafka_shop", "kafka", extra=extra | {"ssl.ca.pem": certificates[0]})
+    return msgspec.structs.replace(KafkaSettings.from_connection(connection), tokens=tokens)
+
+
+def test_every_client_signs_in_with_tokens_of_a_callback(
+    broker: SecuredKafka, certificates: tuple[str, Identity]
+) -> None:
+    tokens = Tokens(300)
+    assert read(with_tokens(broker, certificates, tokens)) == [b"hello"]
+    assert tokens.made == 2, "one for the admin client and one for the consumer"
+
+
+def test_a_client_that_nobody_polls_renews_its_token(broker: SecuredKafka, certificates: tuple[str, Identity]) -> None:
+    tokens = Tokens(4)
+    with Offsets(with_tokens(broker, certificates, tokens)) as offsets:
+        assert "t" in offsets.names()
+        wait_for("three tokens", lambda: tokens.made >= 3)
+        assert "t" in offsets.names()
+        tokens.failure = TransientError("STS is away")
+        made = tokens.made
+        time.sleep(5)
+        tokens.failure = None
+        wait_for("another token, after STS came back", lambda: tokens.made > made)
+        assert "t" in offsets.names()
+
+
+def test_without_a_first_token_the_reason_is_said_at_once(
+    broker: SecuredKafka, certificates: tuple[str, Identity]
+) -> None:
+    tokens = Tokens(300)
+    tokens.failure = AuthenticationError("the role can't be assumed")
+    with pytest.raises(AuthenticationError, match="the role can't be assumed"):
+        read(with_tokens(broker, certificates, tokens))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_token_that_the_broker_refuses_is_an_error_of_credentials(
+    broker: SecuredKafka, certificates: tuple[str, Identity]
+) -> None:
+    class Expired(Tokens):
+        def __call__(self, config: str) -> tuple[str, float]:
+            return unsigned_token("reader", -600), time.time() + 300
+
+    with pytest.raises(AuthenticationError, match="kafka_shop"):
+        read(with_tokens(broker, certificates, Expired(0)))
 
 
 @pytest.mark.usefixtures("impatient")

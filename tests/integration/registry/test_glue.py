@@ -3,8 +3,10 @@
 import uuid
 
 import boto3
+import msgspec
 import pytest
 
+from tests.support import sts
 from tests.support.schema_registry import Registry, serve
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import AuthenticationError, TransientError
@@ -59,3 +61,24 @@ def test_a_service_that_is_away_is_transient(monkeypatch):
     monkeypatch.setattr(glue, "_CONFIG", glue._CONFIG.merge(glue.Config(retries={"total_max_attempts": 1})))
     with pytest.raises(TransientError):
         opened("http://127.0.0.1:9").text(str(uuid.uuid4()))
+
+
+def test_a_role_is_assumed_and_assumed_again(s3):
+    with sts.sts() as identities, sts.gate(s3, identities) as gate:
+        extra = {
+            "endpoint_url": gate.endpoint,
+            "region_name": "us-east-1",
+            "role_arn": sts.ROLE,
+            "external_id": sts.EXTERNAL_ID,
+            "service_config": {"sts": {"endpoint_url": identities.url}},
+        }
+        connection = Connection("glue", "aws", login=sts.BASE_KEY, password=sts.BASE_SECRET, extra=extra)
+        registry = open_registry(connection)
+        assert registry.text(str(uuid.uuid4())) is None
+        identities.expire()
+        assert registry.text(str(uuid.uuid4())) is None
+        assert len(identities.issued) >= 2
+        assert (gate.refused, len(gate.requests)) == (0, 2)
+        wrong = open_registry(msgspec.structs.replace(connection, extra=extra | {"external_id": "another"}))
+        with pytest.raises(AuthenticationError, match="check role_arn, external_id"):
+            wrong.text(str(uuid.uuid4()))

@@ -70,7 +70,7 @@ WITH_DELTA = {
 }
 """The tests of lake tables that run with Delta each time: it takes seconds for a statement."""
 
-IN_ORDER_AND_BACK = {(0, 1), (1, 0), (0, 1, 2), (2, 1, 0)}
+EACH_TIME = {(0, 1), (1, 0), (2, 1, 0)}
 """The orders of windows in which lake tables are loaded each time."""
 
 
@@ -81,7 +81,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     values = getattr(item, "callspec", NoParameters).params
     if "delta" in values.values() and item.originalname not in WITH_DELTA:
         item.add_marker(pytest.mark.nightly)
-    if "iceberg" in values.values() and values.get("order", (0, 1)) not in IN_ORDER_AND_BACK:
+    if "iceberg" in values.values() and values.get("order", (0, 1)) not in EACH_TIME:
         item.add_marker(pytest.mark.nightly)
 
 

@@ -50,6 +50,7 @@ def is_same(value: Any, cell: Json) -> bool:
     return same(text, cell)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
 def test_rows_of_a_capture_end_in_a_lake_as_the_upstream_had_them(
     lake_spark: SparkSession, open_captures: Path, artifacts: Path, tmp_path: Path, kind: str

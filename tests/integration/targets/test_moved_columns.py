@@ -183,7 +183,7 @@ def test_a_column_that_the_layout_needs_stops_the_load_until_a_person_has_change
 def test_a_load_that_dies_at_any_write_while_columns_move_goes_on(lake_spark: SparkSession, tmp_path: Path) -> None:
     """A window that is older than the DDL comes before the load is tried again. Some writes; at night all."""
     added = table("shop.orders", {"id": INT, "u": TEXT, "v": TEXT, "n": INT}, valid_from=170)
-    for number in counted(6):
+    for number in counted(9):
         lake = LakeRig("iceberg", lake_spark, tmp_path)
         artifacts = lake.folder / "artifacts"
         lake.load(Changelog(artifacts, 0, 100).rows(FIRST, [put(10, id=1, v="a", u="p"), put(10, id=2, v="a", u="p")]))

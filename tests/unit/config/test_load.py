@@ -127,7 +127,7 @@ def test_the_toml_is_read_from_a_path_relative_to_the_file(write, tmp_path):
         (("targets", 0, "type"), "oracle", "targets[0].type: not allowed; allowed: 'postgres', 'parquet', "),
         (("targets", 1), {"name": "lake"}, "targets[1].type: missing"),
         (("targets", 1), {"name": "lake", "type": "parquet"}, "targets[1].uri: missing"),
-        (("targets", 1, "uri"), "gs://lake", "targets[1].uri: must look like s3://bucket/prefix or file:///"),
+        (("targets", 1, "uri"), "hdfs://lake", "targets[1].uri: must look like s3://bucket/prefix, gs://bucket/prefix"),
         (("targets", 1, "connection"), None, "targets[1].connection: missing"),
         (("targets", 1, "name"), "warehouse", "targets: the name 'warehouse' occurs more than once"),
         (("targets",), [], "targets: empty; give at least one"),

@@ -124,7 +124,8 @@ def test_a_folder_takes_no_connection(load, folder):
         ({"rules": {"young_hour": 3}}, "rules.young_hour: unknown key, did you mean young_hours?"),
         ({"rules": {"young_hours": 0}}, "rules.young_hours: "),
         ({"schedule": None}, "schedule: missing"),
-        ({"uri": "gcs://a/b"}, "uri: must look like s3://bucket/prefix or file:///absolute/folder"),
+        ({"uri": "hdfs://a/b"}, "uri: must look like s3://bucket/prefix, gs://bucket/prefix, az://container/prefix"),
+        ({"uri": "gs://a/b"}, "uri: gs://a/b can't be reconciled"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_file_and_key(load, tmp_path, changes, message):

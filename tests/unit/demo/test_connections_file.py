@@ -7,7 +7,8 @@ import yaml
 from demo import pipeline
 from demo.__main__ import example
 from demo.embedded_stack.cache import CHECKOUT
-from demo.system import System, write_secret
+from demo.embedded_stack.secret_file import write_secret
+from demo.system import System
 from ticdc_replay.cli.connections import load_connections
 
 SERVERS = SimpleNamespace(

@@ -17,7 +17,7 @@ import contextlib, sys
 from demo import __main__ as demo
 
 @contextlib.contextmanager
-def system(folder):
+def system(folder, runner):
     try:
         yield
     finally:

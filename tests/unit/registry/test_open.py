@@ -59,7 +59,7 @@ def test_fields_that_make_no_sense_are_refused_without_showing_secrets(fields, t
 
 
 def test_glue_refuses_fields_that_it_does_not_know():
-    with pytest.raises(ConfigError, match="extra role_arn not supported"):
-        open_registry(connection("aws", extra={"role_arn": "x"}))
+    with pytest.raises(ConfigError, match="extra verify not supported"):
+        open_registry(connection("aws", extra={"verify": "x"}))
     with pytest.raises(ConfigError, match="region"):
         open_registry(connection("aws", login="a", password="b", extra={"endpoint_url": "no-url"}))

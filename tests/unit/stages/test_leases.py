@@ -9,6 +9,7 @@ import pytest
 from tests.support.file_pipelines import CLAIMS
 from tests.support.waiting import wait_for
 from ticdc_replay.domain.errors import LeaseHeldError, LeaseLostError, TransientError
+from ticdc_replay.domain.handover import HandedOverError
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.leases import Replayed, holding_store, replayed, replaying
 from ticdc_replay.state.leases import Lease, Leases
@@ -53,6 +54,17 @@ def test_a_replay_that_failed_is_held_on_for_its_decode_may_be_complete_or_go_on
         raise error
     assert [lease.kind for lease in context.state.leases.current(CLAIMS)] == ["replay"]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("lease of")]
+
+
+def test_a_replay_that_is_handed_over_has_one_lease_until_it_is_finished(context: ReplayContext) -> None:
+    leases = context.state.leases
+    for holder in (None, "replay application_1", "replay application_1"):
+        with pytest.raises(HandedOverError), replaying(context, MANIFEST, "def", holder=holder):
+            raise HandedOverError("replay application_1")
+        assert [lease.holder for lease in leases.current(CLAIMS)] == ["replay application_1"]
+    with replaying(context, MANIFEST, "def", holder="replay application_1"):
+        pass
+    assert leases.current(CLAIMS) == leases.lapsed(CLAIMS) == []
 
 
 @pytest.mark.parametrize("error", [TransientError("the store is away"), KeyboardInterrupt()])

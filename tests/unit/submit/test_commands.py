@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.changelogs import Changelog
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.domain import canonical
@@ -14,9 +13,15 @@ from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.window import Window
-from ticdc_replay.jobspec import PROCESSES_VARIABLE, DecodeJob, Limits
+from ticdc_replay.jobspec import (
+    PROCESSES_VARIABLE,
+    SPARK_CONF_VARIABLE,
+    SPARK_CONNECTION_VARIABLE,
+    DecodeJob,
+    Limits,
+)
 from ticdc_replay.snapshot.manifest import Manifest, PartitionPin, TopicPin
-from ticdc_replay.submit.commands import connect_command, local_command, local_environment, refused_locally
+from ticdc_replay.submit.commands import connect_environment, local_command, local_environment, refused_locally
 from ticdc_replay.submit.submitter import Submission
 
 
@@ -85,27 +90,12 @@ def test_a_window_of_too_many_messages_starts_no_driver(tmp_path: Path) -> None:
     assert local_command(submission, wider)[1:3] == ["-m", "ticdc_replay.drivers"]
 
 
-@pytest.mark.parametrize("kind", ["delta", "iceberg"])
-def test_lake_tables_are_not_loaded_over_spark_connect(tmp_path: Path, kind: str) -> None:
-    place = {"delta": {"path": "t"}, "iceberg": {"catalog": "lake", "settings": {"type": "hadoop", "warehouse": "t"}}}[
-        kind
-    ]
-    places = {key: (tmp_path / "t").as_uri() if value == "t" else value for key, value in place.items()}
-    target = {"name": "lake", "type": kind, "ledger": (tmp_path / "ledger").as_uri(), **places}
-    if kind == "iceberg":
-        target["settings"] = {"type": "hadoop", "warehouse": (tmp_path / "t").as_uri()}
-    (tmp_path / "job.json").write_bytes(canonical.encode(Changelog(tmp_path / "changelog", 0, 100).job(target)))
-    server = Connection("spark", "spark_connect", "sc://spark.example")
-    submission = Submission((tmp_path / "job.json").as_uri(), Connections(), declared(tmp_path), spark=server)
-    with pytest.raises(ConfigError, match=r"load: lake tables are not written over Spark Connect.*target lake"):
-        connect_command(submission, declared(tmp_path))
-
-
-def test_properties_that_are_not_sent_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_driver_of_spark_connect_learns_its_server_and_the_pipeline_s_properties(tmp_path: Path) -> None:
     pipeline = declared(tmp_path, spark={"conf": {"spark.executor.memory": "4g"}})
-    target = {"name": "lake", "type": "parquet", "uri": (tmp_path / "lake").as_uri()}
-    (tmp_path / "job.json").write_bytes(canonical.encode(Changelog(tmp_path / "changelog", 0, 100).job(target)))
-    submission = Submission((tmp_path / "job.json").as_uri(), Connections(), pipeline)
-    command = connect_command(submission, pipeline)
-    assert command[1].endswith("spark/jobs/load.py")
-    assert "spark.conf is not sent over Spark Connect" in caplog.text
+    server = Connection("spark", "spark_connect", "sc://spark.example", password="token")
+    found = connect_environment({"A": "b"}, server, pipeline)
+    assert found == {
+        "A": "b",
+        SPARK_CONNECTION_VARIABLE: "spark",
+        SPARK_CONF_VARIABLE: '{"spark.executor.memory":"4g"}',
+    }

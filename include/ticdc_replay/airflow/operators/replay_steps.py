@@ -31,11 +31,13 @@ class Decode(SparkStep["ReplayContext"]):
     def find(self, engine: "ReplayContext", context: Mapping[str, Any]) -> WrittenJob:
         return pull(context, SNAPSHOT, Pinned).decode
 
-    def held(self, engine: "ReplayContext", job: WrittenJob, spec: JobSpec) -> AbstractContextManager[None]:
+    def held(
+        self, engine: "ReplayContext", job: WrittenJob, spec: JobSpec, holder: str | None = None
+    ) -> AbstractContextManager[None]:
         from ticdc_replay.stages.window.shared import decoding
 
         assert isinstance(spec, DecodeJob)
-        return decoding(engine, spec.manifest, job.run_hash, job.shared)
+        return decoding(engine, spec.manifest, job.run_hash, job.shared, holder=holder)
 
     def finish(self, engine: "ReplayContext", job: WrittenJob) -> Finished:
         from ticdc_replay.changelog.files.reading import read_index

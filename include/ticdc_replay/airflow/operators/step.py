@@ -45,8 +45,10 @@ class SparkStep(ABC, Generic[Engine]):
         Raises where the job must not run any more, though it was right when its spec was written.
         """
 
-    def held(self, engine: Engine, job: WrittenJob, spec: JobSpec) -> AbstractContextManager[None]:
-        """What is held while the job runs, until ``finish`` is done."""
+    def held(
+        self, engine: Engine, job: WrittenJob, spec: JobSpec, holder: str | None = None
+    ) -> AbstractContextManager[None]:
+        """What is held while the job runs, until ``finish`` is done; by *holder*, if it was handed over to it."""
         return nullcontext()
 
     @abstractmethod

@@ -1,6 +1,6 @@
 """Writes the job specs that Spark jobs are given."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from ticdc_replay import __version__, jobspec
@@ -10,7 +10,7 @@ from ticdc_replay.changelog.files.reading import read_index
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
 from ticdc_replay.domain.messages import EventPlace
 from ticdc_replay.domain.window import Window
-from ticdc_replay.jobspec import DecodeJob, Limits, LoadJob, SharedDecode, SourceWindow, WrittenJob
+from ticdc_replay.jobspec import DecodeJob, Limits, LoadJob, Series, SharedDecode, SourceWindow, WrittenJob
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.snapshot.pin import PinnedManifest
@@ -126,6 +126,16 @@ def write_load_job(
         sources=sources,
     )
     return WrittenJob(jobspec.put(context.artifacts, job), run_hash)
+
+
+def write_series(context: ReplayContext, jobs: Sequence[WrittenJob]) -> str:
+    """The URI of a spec by which one driver runs *jobs*, of one kind, in their order; of one job its own."""
+    if len(jobs) == 1:
+        return jobs[0].uri
+    specs = [jobspec.read(context.artifacts, job.uri) for job in jobs]
+    members = tuple(each for each in specs if isinstance(each, DecodeJob | LoadJob))
+    assert len(members) == len(specs), "a series is of decodes or of loads"
+    return jobspec.put(context.artifacts, Series(jobs=members))
 
 
 def require_current(context: ReplayContext, index: ChangelogIndex) -> None:

@@ -97,16 +97,18 @@ def decoding(
     run_hash: str,
     shared: SharedDecode | None = None,
     *,
+    holder: str | None = None,
     ttl_ms: int = TTL_MS,
     poll_s: float = 5,
 ) -> Iterator[None]:
-    """Held while *manifest* is decoded into *run_hash*, until that run is recorded: the lease of ``leases.replaying``.
+    """Held while *manifest* is decoded into *run_hash*, until that run is recorded: the lease of ``leases.replaying``, of
+    *holder* if it is given.
 
     With a *shared* decode, one of several runs does it; the others wait here for its changelog or its failure. Raises
     LeaseHeldError after ``window.timeout_minutes``, and what ``leases.replaying`` raises.
     """
     if shared is None:
-        with replaying(context, manifest, run_hash):
+        with replaying(context, manifest, run_hash, holder=holder):
             yield
         return
     with _alone(context, shared, ttl_ms, poll_s), replaying(context, shared.manifest, shared.run_hash):

@@ -8,9 +8,9 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from ticdc_replay.aws.errors import NOT_FOUND, PRECONDITION_FAILED, error_code, status_of
 from ticdc_replay.storage.abilities import PROBE_PREFIX, Ability, missing
 from ticdc_replay.storage.s3.bucket import S3Bucket
-from ticdc_replay.storage.s3.errors import NOT_FOUND, PRECONDITION_FAILED, error_code, status_of
 
 log = logging.getLogger(__name__)
 

@@ -1,55 +1,44 @@
 """A bucket, or the part of it below a prefix: how it is reached, and what errors of its client mean."""
 
 import contextlib
-import os
 import re
-import threading
 from collections.abc import Iterator
-from functools import lru_cache
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from obstore.auth.boto3 import Boto3CredentialProvider
+from obstore.store import S3Store
 from pyarrow import fs
 
+from ticdc_replay.aws.errors import UNREADABLE_FILES, translate
+from ticdc_replay.aws.identity import AwsIdentity
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.storage.abilities import is_probe
 from ticdc_replay.storage.names import check_name
-from ticdc_replay.storage.s3.errors import translate
+from ticdc_replay.storage.obstores.arrow import arrow_files
+from ticdc_replay.storage.obstores.options import client_options
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+_AWS_HOST = re.compile(r"s3(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_EXTRA = ("endpoint_url", "region_name", "aws_session_token")
 _CONNECT_TIMEOUT_S = 10
 _READ_TIMEOUT_S = 60
 _ATTEMPTS = 6
 _POOL_CONNECTIONS = 64
 """Above the largest number of threads that share one store: inventory listing and claim-check fetches."""
 
-_one_at_a_time = threading.Lock()
-
-
-def _aws_environment() -> tuple[tuple[str, str], ...]:
-    return tuple((name, value) for name, value in os.environ.items() if name.startswith("AWS_"))
-
-
-@lru_cache(maxsize=1)
-def _shared_session(environment: tuple[tuple[str, str], ...]) -> boto3.session.Session:
-    """The session of this process's stores while *environment* is as it is: another takes 0.06 s to read what S3 is."""
-    return boto3.session.Session()
-
 
 class S3Bucket:
     """What ``s3://bucket/prefix`` names, with a client of its own. boto3 retries what is worth retrying (adaptive mode) before an
     error shows.
 
-    The connection is Airflow's of type ``aws``: login and password are the key id and its secret; ``extra`` may hold
-    ``endpoint_url`` (then addresses are path-style), ``region_name`` and ``aws_session_token``.
+    The connection is Airflow's of type ``aws`` (``AwsIdentity.of``). With an endpoint of its own, addresses are path-style.
 
     Raises ConfigError for a malformed *uri*, or a connection with other fields.
     """
@@ -63,24 +52,12 @@ class S3Bucket:
         self.prefix = f"{check_name(prefix)}/" if prefix else ""
         """Of the keys of objects, with a slash at its end; empty for a whole bucket."""
         self.root = f"s3://{self.name}/{prefix}".rstrip("/")
-        self._connection = connection
-        self._where = f"connection {connection.conn_id!r}" if connection else "no connection, default credentials"
-        extra = connection.extra if connection else {}
-        unknown = sorted(set(extra) - set(_EXTRA))
-        if unknown:
-            raise ConfigError(f"{self._where}: extra {', '.join(unknown)} not supported; allowed: {', '.join(_EXTRA)}")
-        self.endpoint: str | None = extra.get("endpoint_url") or None
+        self.identity = AwsIdentity.of(connection)
+        self._where = self.identity.where
+        self.endpoint = self.identity.endpoint("s3")
         """None for AWS."""
-        self._session_token: str | None = extra.get("aws_session_token") or None
-        self._region: str | None = extra.get("region_name") or None
-        # Without credentials of its own a store asks a session for them, and a new one looks for them again.
-        self.own_key: tuple[str, str | None, str | None] | None = None
-        """Key id, secret and session token; None where the credentials of ``session`` are used."""
-        if connection is not None and connection.login:
-            self.own_key = (connection.login, connection.password, self._session_token)
-        self.session = _shared_session(_aws_environment()) if self.own_key else boto3.session.Session()
-        with _one_at_a_time:  # a session makes clients in one thread at a time
-            self.client = self._connect()
+        self.client: S3Client = self._connect()
+        self.endpoint = self.endpoint or _configured_endpoint(self.client)
         self.place = (self.root, self.endpoint or "")
         """What it was tried as (``abilities.TRIED``)."""
 
@@ -103,13 +80,16 @@ class S3Bucket:
         """Raise what boto3 raises as one of the library's errors; *doing* is a verb, *name* the object or prefix."""
         try:
             yield
-        except (BotoCoreError, ClientError) as error:
+        except (BotoCoreError, ClientError, *UNREADABLE_FILES) as error:
             raise translate(error, f"cannot {doing} {self.uri(name)} ({self._where})") from error
 
     def arrow_filesystem(self) -> tuple[Any, str]:
-        """As ``ObjectStore.arrow_filesystem``."""
-        names = ("access_key", "secret_key", "session_token")
-        options: dict[str, Any] = dict(zip(names, self.own_key, strict=True)) if self.own_key else {}
+        """As ``ObjectStore.arrow_filesystem``. Arrow's own client knows keys, but not every way to credentials that expire."""
+        path = f"{self.name}/{self.prefix}".rstrip("/")
+        key = self.identity.static_key
+        if key is None:
+            return arrow_files(self.obstore(self._found_region(), _ATTEMPTS - 1), self.name), path
+        options: dict[str, Any] = dict(zip(("access_key", "secret_key", "session_token"), key, strict=True))
         if self.endpoint:
             endpoint = urlsplit(self.endpoint)
             options["scheme"] = endpoint.scheme
@@ -121,7 +101,31 @@ class S3Bucket:
             retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
             **options,
         )
-        return filesystem, f"{self.name}/{self.prefix}".rstrip("/")
+        return filesystem, path
+
+    def obstore(self, region: str, retries: int) -> S3Store:
+        """The bucket in *region* for obstore, which repeats a request *retries* times.
+
+        Raises ValueError where there are no credentials.
+        """
+        access: dict[str, Any]
+        key = self.identity.static_key
+        if key is None:
+            # Asked before each request: botocore knows when its credentials expire, and obstore would only guess.
+            access = {"credential_provider": Boto3CredentialProvider(self.identity.session(), ttl=timedelta(0))}
+        else:
+            names = ("access_key_id", "secret_access_key", "session_token")
+            access = {name: value for name, value in zip(names, key, strict=True) if value is not None}
+        if self.endpoint is not None:
+            access["endpoint"] = self.endpoint
+        return S3Store(
+            self.name,
+            region=region,
+            virtual_hosted_style_request=self.endpoint is None,
+            client_options=client_options(self.endpoint),  # type: ignore[arg-type]
+            retry_config={"max_retries": retries},
+            **access,
+        )
 
     def _connect(self) -> "S3Client":
         config = Config(
@@ -139,25 +143,20 @@ class S3Bucket:
                     response_checksum_validation="when_required",
                 )
             )
-        connection = self._connection
-        try:
-            return self.session.client(
-                "s3",
-                endpoint_url=self.endpoint,
-                region_name=self._region or ("us-east-1" if self.endpoint else None),
-                aws_access_key_id=(connection.login or None) if connection else None,
-                aws_secret_access_key=(connection.password or None) if connection else None,
-                aws_session_token=self._session_token,
-                config=config,
-            )
-        except (BotoCoreError, ValueError) as error:
-            raise ConfigError(f"{self.root} ({self._where}): {error}") from error
+        client: S3Client = self.identity.client("s3", config)
+        return client
 
     def _found_region(self) -> str:
         """Arrow follows no redirect to another region, so it needs the bucket's own."""
-        if self._region:
-            return self._region
+        if self.identity.region:
+            return self.identity.region
         if self.endpoint:
-            return "us-east-1"
+            return self.client.meta.region_name or "us-east-1"
         with self.errors("look up"):
             return self.client.head_bucket(Bucket=self.name).get("BucketRegion", "us-east-1")
+
+
+def _configured_endpoint(client: "S3Client") -> str | None:
+    """The URL that botocore found in the environment or a profile, which neither obstore nor Arrow reads; None for AWS."""
+    url = client.meta.endpoint_url
+    return None if _AWS_HOST.fullmatch(urlsplit(url).hostname or "") else url

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
+from ticdc_replay.aws.errors import NOT_FOUND, PRECONDITION_FAILED, error_code, status_of, translate
 from ticdc_replay.domain.errors import AuthenticationError, MissingAbilityError, PermanentError
 from ticdc_replay.storage.abilities import TRIED, Ability, missing
 from ticdc_replay.storage.base import NO_VERSION, ObjectInfo, ObjectStore
@@ -12,7 +13,6 @@ from ticdc_replay.storage.deletion import DeleteMarker, Deletion, DeletionOutcom
 from ticdc_replay.storage.facts import StoreFacts
 from ticdc_replay.storage.s3.abilities import NO_ETAG
 from ticdc_replay.storage.s3.bucket import S3Bucket
-from ticdc_replay.storage.s3.errors import NOT_FOUND, PRECONDITION_FAILED, error_code, status_of, translate
 from ticdc_replay.storage.s3.facts import facts_of
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
+from ticdc_replay.aws.errors import error_code, status_of
 from ticdc_replay.storage.facts import Archival, Expiration, StoreFacts, Versioning
-from ticdc_replay.storage.s3.errors import error_code, status_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -5,13 +5,10 @@ what is wrong, or repeats the request at the pace that the store allows.
 """
 
 import logging
-import os
 import threading
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import obstore
-from obstore.auth.boto3 import Boto3CredentialProvider
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
@@ -22,9 +19,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_TIMEOUTS = {"connect_timeout": "10s", "read_timeout": "60s", "timeout": "1h"}
-_CA_VARIABLES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
-"""Where boto3 looks for trusted certificates."""
 _FAILURES = 16
 """After so many in a row it is not tried any more: it can't reach this store."""
 _ERRORS = (BaseError, OSError, ValueError)
@@ -78,35 +72,8 @@ class Fetcher:
     def _client(self) -> S3Store:
         with self._lock:
             if self._store is None:
-                self._store = self._connect()
+                self._store = self._bucket.obstore(self._bucket.client.meta.region_name or "us-east-1", retries=0)
             return self._store
-
-    def _connect(self) -> S3Store:
-        bucket, endpoint = self._bucket, self._bucket.endpoint
-        access: dict[str, Any]
-        if bucket.own_key is None:
-            access = {"credential_provider": Boto3CredentialProvider(bucket.session)}
-        else:
-            names = ("access_key_id", "secret_access_key", "session_token")
-            access = {name: value for name, value in zip(names, bucket.own_key, strict=True) if value is not None}
-        if endpoint is not None:
-            access["endpoint"] = endpoint
-        options: dict[str, Any] = {
-            **_TIMEOUTS,
-            "allow_http": endpoint is not None and endpoint.startswith("http:"),
-        }
-        for variable in _CA_VARIABLES:
-            if os.environ.get(variable):
-                options["root_certificate"] = Path(os.environ[variable]).read_text(encoding="utf-8")
-                break
-        return S3Store(
-            bucket.name,
-            region=bucket.client.meta.region_name or "us-east-1",
-            virtual_hosted_style_request=endpoint is None,
-            client_options=options,  # type: ignore[arg-type]
-            retry_config={"max_retries": 0},
-            **access,
-        )
 
 
 def _brief(error: Exception) -> str:

@@ -11,6 +11,13 @@ from typing import Any, ClassVar
 from botocore.exceptions import ClientError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from ticdc_replay.aws.errors import (
+    BROKEN_TRANSFERS,
+    CHANGED_BY_OTHERS,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    error_code,
+)
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ArtifactExistsError, ArtifactNotFoundError, TransientError
 from ticdc_replay.storage.abilities import TRIED, Ability
@@ -19,13 +26,6 @@ from ticdc_replay.storage.deletion import ObjectDeletion
 from ticdc_replay.storage.s3.abilities import Probe
 from ticdc_replay.storage.s3.bucket import S3Bucket
 from ticdc_replay.storage.s3.deletion import S3Deletion
-from ticdc_replay.storage.s3.errors import (
-    BROKEN_TRANSFERS,
-    CHANGED_BY_OTHERS,
-    NOT_FOUND,
-    PRECONDITION_FAILED,
-    error_code,
-)
 from ticdc_replay.storage.s3.fetching import Fetcher
 
 _BODY_ATTEMPTS = 3

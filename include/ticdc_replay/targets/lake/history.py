@@ -49,7 +49,7 @@ from ticdc_replay.targets.lake.history_table import (
 )
 from ticdc_replay.targets.lake.lease import HeldLease
 from ticdc_replay.targets.lake.mirror import format_of
-from ticdc_replay.targets.lake.section import LakeSection, hidden_in
+from ticdc_replay.targets.lake.section import LakeSection
 from ticdc_replay.targets.lake.session import LakeSession
 from ticdc_replay.targets.lake.stage import StagedFiles
 from ticdc_replay.targets.lake.table_format import properties_sql
@@ -95,7 +95,7 @@ class LakeHistory(RebuildableTarget[LakeSection]):
     def load(self, load: Load, execute: Execute) -> Loaded:
         self._refuse_what_cannot_be(load)
         with self._session(load) as session, session.translated("reach the catalog"):
-            session.sql.set(format_of(self.config).catalog_settings(self._secrets), hidden_in(self._secrets))
+            session.sql.set(format_of(self.config).catalog_settings(self._secrets), self._secrets)
             return _Attempt(self.config, load, session).run(execute)
 
     def _refuse_what_cannot_be(self, load: Load) -> None:

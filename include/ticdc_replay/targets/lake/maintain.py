@@ -32,7 +32,7 @@ from ticdc_replay.targets.lake.documents import TableDocument, TombstoneFile, st
 from ticdc_replay.targets.lake.errors import NOT_FOUND, translate
 from ticdc_replay.targets.lake.ledger import LakeLedger
 from ticdc_replay.targets.lake.mirror import format_of
-from ticdc_replay.targets.lake.section import LakeSection, hidden_in
+from ticdc_replay.targets.lake.section import LakeSection
 from ticdc_replay.targets.lake.stage import DELETES, STAGING
 from ticdc_replay.targets.lake.table_format import INCARNATION, LOAD, RUN, WINDOW, load_name
 from ticdc_replay.targets.lake.tables import properties_of
@@ -92,7 +92,7 @@ class _Maintenance:
 
     def run(self) -> MaintenanceReport:
         began = time.monotonic()
-        self._sql.set(self._format.catalog_settings(self._secrets), hidden_in(self._secrets))
+        self._sql.set(self._format.catalog_settings(self._secrets), self._secrets)
         wanted = TablePatterns(self._job.tables)
         tables = tuple(
             self._maintained(source, target)

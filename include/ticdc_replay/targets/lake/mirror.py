@@ -12,7 +12,7 @@ from ticdc_replay.targets.base import Load, StoreAddress
 from ticdc_replay.targets.lake.dialect import lake_dialect
 from ticdc_replay.targets.lake.ledger import LakeLedger
 from ticdc_replay.targets.lake.merge import SOURCE_COLUMNS
-from ticdc_replay.targets.lake.section import LakeSection, hidden_in
+from ticdc_replay.targets.lake.section import LakeSection
 from ticdc_replay.targets.lake.session import LakeSession
 from ticdc_replay.targets.lake.stage import LakeDestination, StagedFiles, stage
 from ticdc_replay.targets.lake.table_format import TableFormat
@@ -87,7 +87,7 @@ class LakeMirror(DatabaseMirror[LakeSection]):
         session = self._session(load, load.attempt)
         try:
             with session.translated("reach the catalog"):
-                session.sql.set(format_of(self.config).catalog_settings(self._secrets), hidden_in(self._secrets))
+                session.sql.set(format_of(self.config).catalog_settings(self._secrets), self._secrets)
             yield session
         except BaseException:
             session.abandon()

@@ -90,7 +90,8 @@ class LakeSection(MirrorSection):
         None, description="Airflow connection id whose extra holds further settings of the catalog: the secret ones"
     )
     ledger: FolderUri = Field(
-        description="s3://… or file:///… folder for what tables can't hold: windows, floors, deletes. Nothing in it expires"
+        description="Folder (s3://…, gs://…, az://…, abfss://… or file:///…) for what tables can't hold: windows, floors, "
+        "deletes. Nothing in it expires"
     )
     ledger_connection: ConnectionId | None = Field(
         None, description="Airflow connection id (type aws) of `ledger`; none for file:"

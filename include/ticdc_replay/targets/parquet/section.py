@@ -19,7 +19,7 @@ class ParquetTarget(TargetSection):
     loader: ClassVar[str] = "ticdc_replay.targets.parquet.target:ParquetFiles"
 
     type: Literal["parquet"]
-    uri: FolderUri = Field(description="s3://… or file:///… folder")
+    uri: FolderUri = Field(description="s3://…, gs://…, az://…, abfss://… or file:///… folder")
     connection: ConnectionId | None = Field(None, description="Airflow connection id (type aws); none for file:")
     fold: bool = Field(True, description="Write the last version per key of the window")
     changelog: bool = Field(True, description="Write every change of the window")

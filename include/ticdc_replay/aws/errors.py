@@ -30,10 +30,14 @@ _REFUSED_CREDENTIALS = frozenset(
 _WORTH_A_RETRY = frozenset(
     {"ConditionalRequestConflict", "InternalError", "OperationAborted", "RequestLimitExceeded", "RequestTimeout"}
     | {"ServiceUnavailable", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequests"}
+    | {"IDPCommunicationError"}
 )
+_ASSUMING = frozenset({"AssumeRole", "AssumeRoleWithWebIdentity"})
 _WITHOUT_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, TokenRetrievalError)
 BROKEN_TRANSFERS = (ReadTimeoutError, ResponseStreamingError, IncompleteReadError)
 """A body that broke off while it was read."""
+UNREADABLE_FILES = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+"""What botocore lets through where a file that credentials come from, such as the token of a pod, can't be read."""
 _BROKEN_CONNECTIONS = (ConnectionError, HTTPClientError, *BROKEN_TRANSFERS)
 
 
@@ -47,12 +51,18 @@ def status_of(error: ClientError) -> int:
     return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
 
 
-def translate(error: BotoCoreError | ClientError, what: str) -> TicdcReplayError:
+def translate(error: BotoCoreError | ClientError | OSError, what: str) -> TicdcReplayError:
     """*error* as one of the library's. *what* names the operation, the object and the connection."""
     message = f"{what}: {error}"
+    if isinstance(error, UNREADABLE_FILES):
+        return AuthenticationError(f"{message}; credentials come from this file: it must be readable where tasks run")
     if isinstance(error, ClientError):
         code = error_code(error)
         status = status_of(error)
+        if error.operation_name in _ASSUMING and 400 <= status < 500 and code not in _WORTH_A_RETRY:
+            return AuthenticationError(
+                f"{message}; the role can't be assumed: check role_arn, external_id and the role's trust policy"
+            )
         if code in _REFUSED_CREDENTIALS or status == 401:
             return AuthenticationError(f"{message}; check key id, secret and session token")
         if code == "NoSuchBucket" or (code in NOT_FOUND and error.operation_name == "HeadBucket"):

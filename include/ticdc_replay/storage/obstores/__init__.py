@@ -1,0 +1,1 @@
+"""Stores behind obstore: ``store`` keeps objects, ``gcs`` and ``azure`` say how they are reached, ``arrow`` is for Parquet."""
