@@ -29,7 +29,7 @@ test: setup ## run all tests, with real servers
 test-unit: setup ## run the fast tests, without servers
 	@$(PYTEST) tests/unit -m 'not slow and not integration' $(WORKERS) $(ARGS)
 
-test-nightly: emulators ## run all tests, with ten times as many examples of each property
+test-nightly: emulators ## run all tests, with many times the examples of each property
 	@TICDC_REPLAY_REQUIRE_EMULATORS=1 HYPOTHESIS_PROFILE=nightly $(PYTEST) $(WORKERS) --timeout 3600 $(ARGS)
 
 test-matrix: setup ## run a few tests with each supported Spark, Airflow and Python; ARGS=spark-3.5-py3.11 for one

@@ -1,4 +1,4 @@
-"""The part of Airflow's REST API that the demo uses, as a person would use the UI."""
+"""The part of Airflow's REST API that the demo, benchmarks and tests use, as a person would use the UI."""
 
 import json
 from collections import defaultdict
@@ -57,6 +57,24 @@ class AirflowApi:
         interval = {"from_date": first.isoformat(), "to_date": last.isoformat()}
         self._post("/backfills", {"dag_id": dag_id, **interval, "max_active_runs": max_active_runs, "dag_run_conf": {}})
 
+    def trigger(self, dag_id: str, conf: dict[str, Any]) -> str:
+        """Start a run with the answers *conf*, and return its id."""
+        return str(self._post(f"/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": conf})["dag_run_id"])
+
+    def state(self, dag_id: str, run_id: str) -> str:
+        """Of a run, in Airflow's word."""
+        return str(self._get(f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
+
+    def tasks(self, dag_id: str, run_id: str) -> dict[str, dict[str, Any]]:
+        """Of a run, by id, as Airflow describes them: ``id``, ``state``, ``try_number``, ``queued_when``, ``duration`` in s …"""
+        found = self._get(f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
+        return {task["task_id"]: task for task in found}
+
+    def mark_failed(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Set the state of a task, as a person does who has seen enough."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
+        self._client.patch(path, json={"new_state": "failed"}).raise_for_status()
+
     def runs(self, dag_id: str, run_type: str) -> list[RunState]:
         """The DAG's runs of one type (``backfill``, ``scheduled``), by time."""
         found = self._get(f"/dags/{dag_id}/dagRuns", limit=PAGE, run_type=run_type)["dag_runs"]
@@ -81,7 +99,7 @@ class AirflowApi:
     def _get(self, path: str, **query: Any) -> Any:
         return self._client.get(f"/api/v2{path}", params=query).raise_for_status().json()
 
-    def _post(self, path: str, body: dict[str, Any]) -> None:
+    def _post(self, path: str, body: dict[str, Any]) -> Any:
         response = self._client.post(f"/api/v2{path}", json=body)
         if response.is_error:  # without the body, which may hold a password
             raise httpx.HTTPStatusError(
@@ -89,3 +107,4 @@ class AirflowApi:
                 request=response.request,
                 response=response,
             )
+        return response.json()

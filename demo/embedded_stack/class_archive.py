@@ -24,7 +24,8 @@ _JOB = """\
 from pyspark.sql import SparkSession
 
 session = SparkSession.builder.master("local[2]").getOrCreate()
-assert session.sparkContext.parallelize(range(4), 2).map(lambda number: number + 1).collect() == [1, 2, 3, 4]
+assert "splits=" in session.sql("EXPLAIN SELECT * FROM range(1000000)").collect()[0][0]
+assert session.range(0, 4, 1, 4).mapInArrow(lambda batches: batches, "id long").count() == 4
 session.stop()
 """
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.support.kubernetes_api import TOKEN, ApiServer, pod
-from tests.support.waiting import wait_for
+from tests.support.waiting import PATIENCE_S, wait_for
 from ticdc_replay.domain.errors import TransientError
 
 pytestmark = pytest.mark.airflow
@@ -147,7 +147,7 @@ def test_a_cancel_while_it_takes_the_lease_leaves_no_renewal(rig):
 
     def slowly(held, engine):
         taking.set()
-        assert taken.wait(300)
+        assert taken.wait(PATIENCE_S)
         hold(held, engine)
 
     trigger._hold = slowly

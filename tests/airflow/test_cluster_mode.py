@@ -93,6 +93,7 @@ def event_of(trigger):
     return asyncio.run(first()).payload
 
 
+@pytest.mark.nightly  # each time, test_application_trigger.py shows trigger and hand-over, and unit tests the submitters
 def test_it_defers_takes_the_application_that_runs_and_goes_on_with_its_outcome(task, yarn):
     before = len(yarn.applications())
     lost = task.deferred()  # its worker and its triggerer are gone
@@ -107,6 +108,7 @@ def test_it_defers_takes_the_application_that_runs_and_goes_on_with_its_outcome(
     assert len(yarn.applications()) == before + 1
 
 
+@pytest.mark.nightly  # with a triggerer: test_deferral.py
 def test_a_task_that_a_person_clears_ends_its_application(task, yarn, monkeypatch):
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 

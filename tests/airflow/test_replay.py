@@ -179,26 +179,29 @@ def test_the_event_of_an_asset_has_the_window_and_what_came_to_each_table(stage,
 
 
 @pytest.mark.matrix
+@pytest.mark.nightly  # tests of targets show it of loads
 def test_a_window_that_is_done_starts_no_driver(stage, replayed):
     log = stage.run(stage.windows[0])
     assert submitted(log) == []
     assert log.count("done before, and nothing is left for a driver to do") == 3
 
 
-def test_jobs_run_at_a_spark_connect_server(stage, replayed, java_home, tmp_path):
+def test_a_run_for_one_target_at_a_spark_connect_server(stage, replayed, java_home, tmp_path):
     window = stage.windows[1]
     with SparkConnect(tmp_path / "server", environment={"PYSPARK_PYTHON": sys.executable}) as server:
         fields = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": server.port}
         stage.connections["AIRFLOW_CONN_STAGE_CONNECT"] = json.dumps(fields)
         with stage.jobs_by(connections={**stage.declared["connections"], "spark": "stage_connect"}):
-            log = stage.run(window)
-    assert submitted(log) == ["decode", "load", "load"]
+            log = stage.run(window, targets=["lake"])
+    assert "Target warehouse is not among the targets of this run" in log
+    assert submitted(log) == ["decode", "load"]
     assert "org.apache.spark" not in log, "there is no Spark here"
     shown = [server.log.read_text(), log, stage.lineage.read_text()]
     for secret in stage.secrets:
         assert [text for text in shown if secret in text] == []
 
 
+@pytest.mark.nightly  # test_await_watermark.py and test_spark_job.py show it of the tasks
 def test_a_dry_run_tells_what_a_run_would_come_to_and_stops(stage, replayed):
     log = stage.run(stage.windows[0], dry_run=True)
     assert "is pinned already, and is read from Kafka as its manifest says; grade proven" in log
@@ -207,13 +210,7 @@ def test_a_dry_run_tells_what_a_run_would_come_to_and_stops(stage, replayed):
     assert submitted(log) == []
 
 
-def test_a_run_for_one_target_leaves_the_other_alone(stage, replayed):
-    with stage.jobs_by(runner="local"):
-        log = stage.run(stage.windows[2], targets=["lake"])
-    assert "Target warehouse is not among the targets of this run" in log
-    assert submitted(log) == ["decode", "load"]
-
-
+@pytest.mark.nightly  # the redrive below is a run of the same DAG
 def test_a_look_at_the_quarantine_ends_well_and_loads_nothing(stage, replayed):
     log = stage.run_dag("ticdc_replay_shop_quarantine", action="list")
     assert "The action of this run is list: nothing is decoded or loaded" in log

@@ -10,7 +10,8 @@ from tests.airflow.stage import objects_of, submitted
 from tests.airflow.store_stage import Person, StoreStage
 from tests.conftest import s3_client_of
 
-pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.spark]
+# Each time, the demo runs the DAG of a reconciliation, and test_store_tasks.py the tasks of a deletion.
+pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.spark, pytest.mark.nightly]
 
 RECONCILIATION, DELETION = "ticdc_replay_store_claims", "ticdc_replay_store_claims_deletion"
 ORPHANS = {each.name for each in contents.objects() if each.orphan}

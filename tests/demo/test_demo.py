@@ -74,8 +74,9 @@ def read_until(demo, text):
 
 
 @pytest.mark.timeout(RUN_SECONDS + 60)
-def test_it_replays_every_window_and_leaves_the_tables_as_expected_and_nothing_running(tmp_path):
-    demo = start(tmp_path, "--exit", "--patience", "3")
+@pytest.mark.parametrize("runner", ["connect", pytest.param("spark", marks=pytest.mark.nightly)])
+def test_it_replays_every_window_and_leaves_the_tables_as_expected_and_nothing_running(tmp_path, runner):
+    demo = start(tmp_path, "--exit", "--patience", "3", "--runner", runner)
     output, seen = read_until(demo, "no such line")
     assert demo.wait(PATIENCE_S) == 0, output
     assert "The tables equal the expected state, cell for cell." in output

@@ -65,7 +65,8 @@ if TYPE_CHECKING:
     from demo.embedded_stack.postgres import Postgres
     from demo.embedded_stack.s3 import MotoServer
 
-pytestmark = [pytest.mark.spark, pytest.mark.integration]
+# Each time, test_secrets.py and tests/airflow run jobs by spark-submit, and test_connect.py at a server: on one machine.
+pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.nightly]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 WINDOWS = contents.windows()

@@ -30,7 +30,8 @@ from ticdc_replay import __version__
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.submit.environment import driver_environment
 
-pytestmark = pytest.mark.spark
+# Each time, tests/unit/test_kubernetes.py checks the manifests, and tests/unit/submit/test_kubernetes.py what a driver is given.
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ENTRY_POINT = """
@@ -96,7 +97,6 @@ def node(java_home: Path, tmp_path: Path) -> Iterator[Node]:
         yield running
 
 
-@pytest.mark.nightly  # the server below starts executors as well; unit tests show what a driver in cluster mode is given
 def test_a_driver_and_its_executors_run_as_pods(node: Node, java_home: Path, tmp_path: Path) -> None:
     application, result = tmp_path / "application.py", tmp_path / "result.json"
     application.write_text(APPLICATION, encoding="utf-8")

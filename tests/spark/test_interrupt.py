@@ -62,7 +62,7 @@ class Pipe:
         return self._descriptor is not None
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.nightly), signal.SIGKILL])
 def test_whatever_ends_the_submitter_ends_every_process_of_the_job(
     java_home: Path, tmp_path: Path, number: signal.Signals
 ) -> None:

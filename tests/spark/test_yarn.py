@@ -25,7 +25,6 @@ from ticdc_replay.submit.commands import spark_submit_command
 from ticdc_replay.submit.submitter import Submission
 from ticdc_replay.submit.yarn import Yarn as YarnCluster
 
-# Each time, tests/airflow/test_cluster_mode.py runs a job there.
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 

@@ -1,6 +1,6 @@
 """How many cases a test tries: a share of what the run's profile asks for.
 
-``HYPOTHESIS_PROFILE=nightly`` (``make test-nightly``) tries ten times as many as ``make test`` does, and also the tests that
+``HYPOTHESIS_PROFILE=nightly`` (``make test-nightly``) tries many times as many as ``make test`` does, and also the tests that
 are marked ``nightly``.
 """
 
@@ -14,7 +14,7 @@ _PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
 NIGHTLY = _PROFILE == "nightly"
 """Whether the run has time for all that a test can try."""
 
-_EXAMPLES = {"default": 100, "nightly": 1000}
+_EXAMPLES = {"default": 60, "nightly": 1000}
 """By profile the examples of a test that asks for no other share."""
 
 

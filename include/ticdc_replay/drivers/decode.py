@@ -22,10 +22,10 @@ from ticdc_replay.decode.plan.derive import TakenChangelog, derive
 from ticdc_replay.decode.plan.known_objects import KnownObjects
 from ticdc_replay.decode.plan.look_ahead import seek_versions
 from ticdc_replay.decode.plan.lost_files import describe_lost, require_range
-from ticdc_replay.decode.plan.sampling import no_objects, objects_of, sized
+from ticdc_replay.decode.plan.sampling import SizedRange, no_objects, objects_of, sized
 from ticdc_replay.decode.plan.schema_pass import FoundSchemas, find_schemas
 from ticdc_replay.decode.plan.shared_names import refuse_shared_names
-from ticdc_replay.decode.plan.splits import plan_splits, schema_ranges
+from ticdc_replay.decode.plan.splits import plan_splits, schema_ranges, worthwhile
 from ticdc_replay.decode.plan.tasks import Attempt, Split, SplitContext, SplitResult
 from ticdc_replay.decode.plan.unread_ddl import bounded
 from ticdc_replay.decode.read.redrive import find_schemas_again, plan_redrive, redrive_split
@@ -130,7 +130,7 @@ class _Decode(NamedTuple):
         read_for_schemas = schema_ranges(manifest.live_ranges(), carried_by(job.changefeed))
         needed = frozenset(read_for_schemas)
         schema_sizes = [each.without_objects() for each in sizes if each.range in needed]
-        schema_splits = plan_splits(schema_sizes, split_bytes, self.runner.parallelism)
+        schema_splits = plan_splits(schema_sizes, split_bytes, self._least(schema_sizes))
         schemas = self.runner.run(
             find, [split.ranges for split in schema_splits], "find schemas", _sizes(schema_splits)
         )
@@ -147,7 +147,7 @@ class _Decode(NamedTuple):
         history = forgetting(history, unread, job.changefeed.topic_of)
 
         partitions = {topic.topic: len(topic.partitions) for topic in manifest.topics}
-        splits = plan_splits(sizes, split_bytes, self.runner.parallelism, partitions)
+        splits = plan_splits(sizes, split_bytes, self._least(sizes), partitions)
         offsets = sum(part.length for part in ranges)
         log.info("decoding %s: %d offsets in %d splits", manifest.window, offsets, len(splits))
         results = self.runner.run(
@@ -213,6 +213,10 @@ class _Decode(NamedTuple):
 
     def _context(self, history: SchemaHistory) -> SplitContext:
         return SplitContext(self.attempt, self.job, self.manifest.row_window, history, self.connections)
+
+    def _least(self, sizes: Sequence[SizedRange]) -> int:
+        """How many splits of *sizes* to make at least."""
+        return worthwhile(sizes, self.runner.parallelism)
 
     def _objects(self) -> tuple[Callable[[RawMessage], int], float]:
         """A function that counts the claim-check objects of a message, and about how many bytes an object has."""

@@ -37,7 +37,8 @@ def require_executors(runner: SparkRunner, spark: SparkSession, job: JobSpec) ->
     that the job works on.
     """
     master = spark.conf.get("spark.master", None) or ""
-    if not is_remote(spark) and (master == "local" or master.startswith("local[")):
+    in_one_process = master == "local" or master.startswith("local[")
+    if in_one_process and not is_remote(spark):
         return
     _warn_of_plain_rpc(spark)
     with ExitStack() as markers:
@@ -60,7 +61,7 @@ def require_executors(runner: SparkRunner, spark: SparkSession, job: JobSpec) ->
             return socket.gethostname(), found, [path for path in paths if not os.path.exists(path)]
 
         try:
-            seen = runner.look(look)
+            seen = runner.look(look, 1 if in_one_process else runner.parallelism)
         except (PySparkException, Py4JError) as error:
             if _NO_ARROW in str(error):
                 why = (

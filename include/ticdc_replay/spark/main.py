@@ -29,8 +29,9 @@ from ticdc_replay.reconcile.judge.classified import ClassifiedFile
 from ticdc_replay.spark.executors import require_executors
 from ticdc_replay.spark.reconcile_job import run_reconcile
 from ticdc_replay.spark.session import open_session
-from ticdc_replay.spark.settings import require_settings, set_up
+from ticdc_replay.spark.settings import require_settings, set_up, set_where_allowed
 from ticdc_replay.spark.tasks import SparkRunner
+from ticdc_replay.submit.properties import UNCOMPILED
 from ticdc_replay.submit.signals import ended_by
 
 
@@ -66,8 +67,10 @@ def _set_up(spark: SparkSession, job: JobSpec) -> None:
     conf = msgspec.json.decode(os.environ.get(SPARK_CONF_VARIABLE, "{}"), type=dict[str, str])
     set_up(spark, conf)
     first = first_of(job)
-    if isinstance(first, LoadJob | MaintainJob):
-        require_settings(spark, read_section(first.target).spark_properties)
+    needed = read_section(first.target).spark_properties if isinstance(first, LoadJob | MaintainJob) else {}
+    require_settings(spark, needed)
+    if not needed and not isinstance(first, ReconcileJob):
+        set_where_allowed(spark, {name: value for name, value in UNCOMPILED.items() if name not in conf})
 
 
 def _secrets(job: JobSpec, connections: Connections) -> Iterable[str]:

@@ -70,6 +70,13 @@ def set_up(spark: SparkSession, conf: Mapping[str, str]) -> None:
         )
 
 
+def set_where_allowed(spark: SparkSession, settings: Mapping[str, str]) -> None:
+    """Set those of *settings* that the server of the session *spark* lets it have, which only save time."""
+    for name, value in settings.items():
+        if spark.conf.isModifiable(name):
+            spark.conf.set(name, value)
+
+
 def _send(spark: SparkSession, archive: str) -> None:
     path = archive.removeprefix("file://").partition("#")[0]
     if not Path(path).is_file():

@@ -65,12 +65,12 @@ class SparkRunner(TaskRunner):
             work_of = sealed(self._spark, partial(_outcome_of, work, pickled, attempts_of(self._spark)))
             return self._collect(work_of, len(tasks))
 
-    def look(self, work: Callable[[int], Result]) -> list[Result]:
-        """What *work* gives in as many tasks as run at a time. It may run where the library is missing, and is not tried again.
+    def look(self, work: Callable[[int], Result], count: int) -> list[Result]:
+        """What *work* gives in *count* tasks. It may run where the library is missing, and is not tried again.
 
         Raises PySparkException or Py4JError where an executor can't run Python with pyarrow at all.
         """
-        return self._collect(work, self.parallelism)
+        return self._collect(work, count)
 
     def _collect(self, work: Callable[[int], Any], count: int) -> list[Any]:
         """*work* of each number up to *count*, one Spark task each."""

@@ -27,11 +27,14 @@ def spark_properties(declared: Pipeline | Store) -> dict[str, str]:
     return {**ours, **declared.spark.conf}
 
 
+UNCOMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""For jobs whose rows are in Python alone: compiling a plan of a few numbers takes seconds, and running it none."""
 LIGHT_JVM = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.executor.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
+    **UNCOMPILED,
 }
-"""For jobs whose rows are in Python alone: a JVM that only hands out tasks never earns back what its second compiler takes.
+"""For the same jobs: a JVM that only hands out tasks never earns back what its second compiler takes.
 
 ``extraJavaOptions``, in ``spark.conf`` or spark-defaults.conf, come after these options and may say otherwise; what
 spark-defaults.conf has for ``defaultJavaOptions`` itself counts no more, unless ``spark.conf`` repeats it.

@@ -64,9 +64,7 @@ def drop_by_hand(any_mirror: MirrorRig) -> Callable[[str], None]:
 
 WITH_DELTA = {
     "test_a_delete_and_later_windows",
-    "test_a_commit_whose_answer_was_lost_is_found_by_its_mark_and_counts",
     "test_every_type_and_name_arrives_and_is_read_by_others",
-    "test_windows_of_any_grid_in_any_order",
 }
 """The tests of lake tables that run with Delta each time: it takes seconds for a statement."""
 

@@ -47,7 +47,7 @@ def test_an_attempt_that_stalls_while_another_one_loads(
     other = window(artifacts, REPAIRED, "newer") if is_newer else first
     generation = 2 if is_newer else 1
     stalls = []
-    for number in counted(5, first=3 if killed else 2):
+    for number in counted(3 if killed else 5, first=3 if killed else 2):
         history = LakeRig(kind, lake_spark, tmp_path, mode="history")
         history.load(window(artifacts, BEFORE, from_ts=0))
         stalling = Stalling(history, number, partial(history.load, other, generation=generation), killed=killed)

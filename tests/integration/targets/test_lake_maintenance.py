@@ -315,6 +315,7 @@ def test_a_compaction_that_fails_keeps_nothing_from_being_removed(
     assert lake.orders() == [(1, "y")]
 
 
+@pytest.mark.nightly
 def test_a_load_that_the_ledger_has_no_report_of_is_found_when_its_snapshot_is_old(
     lake_spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -367,6 +368,7 @@ def history_of(*windows: Sequence[Row]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
+@pytest.mark.nightly
 def test_slices_of_a_history_stay_exact_when_it_is_compacted_and_old_snapshots_go(
     lake_spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,8 @@ pytestmark = pytest.mark.integration
 
 def test_no_error_shows_a_secret_of_which_one_may_be_empty_or_a_part_of_another(lake_spark: SparkSession) -> None:
     sql = SparkSql(lake_spark)
-    sql.set({}, ["", "abc", "abcdef", "cde"])
+    secrets = {f"tests.secret.{number}": secret for number, secret in enumerate(["", "abc", "abcdef", "cde"])}
+    sql.set(secrets, secrets)
     with pytest.raises(SqlError, match=r"\[UNRESOLVED_COLUMN.* `x\*\*\*y\*\*\*` ") as caught:
         sql.run("SELECT xabcdefyabc")
     assert caught.value.condition.startswith("UNRESOLVED_COLUMN")

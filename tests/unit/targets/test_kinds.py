@@ -22,6 +22,7 @@ NO_TARGET = {
     ("decode/read/source_record.py", "parquet"): "the format of a file of the decode",
     ("stages/quarantine/redrive.py", "parquet"): "the suffix of a file of the artefacts",
     ("stages/context.py", "postgres"): "the type of the state store's connection",
+    ("domain/connection_text.py", "postgres"): "the type of a connection that Airflow's URIs call postgresql",
     ("config/target_kinds.py", "postgres"): "the table of kinds",
     ("config/target_kinds.py", "parquet"): "the table of kinds",
     ("config/target_kinds.py", "iceberg"): "the table of kinds",

@@ -1,18 +1,21 @@
 """Divides the pinned ranges into splits of about one size, and selects those that the schema pass must read."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from ticdc_replay.changefeed.protocols import Carried
-from ticdc_replay.decode.plan.sampling import SizedRange
+from ticdc_replay.decode.plan.sampling import SizedRange, SizedStretch
 from ticdc_replay.decode.plan.tasks import Split
 from ticdc_replay.domain.messages import OffsetRange
 
 SPLIT_MESSAGES = 500_000
 """Messages of a split, at most about: what a worker remembers of each, to find duplicates, is some 300 bytes."""
+WORTH_BYTES = 4 * 1024 * 1024
+"""What a worker reads in less time than it needs to start and import the library."""
 _OPENING = 0.002
 """What one more range in a split costs, as a part of a whole split."""
 _ROUNDING = 1e-6
@@ -33,6 +36,12 @@ def divide(ranges: Sequence[SizedRange], split_bytes: int, least: int) -> list[O
     Pieces of one range are of about one size in bytes, however large its messages are at its beginning and end.
     """
     return [piece.range for piece in _divide(ranges, split_bytes, least)]
+
+
+def worthwhile(ranges: Sequence[SizedRange], parallelism: int) -> int:
+    """How many splits of *ranges* to make at least: *parallelism*, or fewer, so that each has about ``WORTH_BYTES``."""
+    total = sum(sum(_bytes(each)) for each in ranges)
+    return max(1, min(parallelism, math.ceil(total / WORTH_BYTES)))
 
 
 def plan_splits(
@@ -107,12 +116,23 @@ def _divide(ranges: Sequence[SizedRange], split_bytes: int, least: int) -> list[
 
 def _weights(sized: SizedRange, split_bytes: int) -> list[float]:
     """The share of a whole split that each stretch of *sized* has."""
-    starts = [sized.range.start, *(stretch.end for stretch in sized.stretches)]
     return [
-        (stretch.end - start)
-        * max((stretch.bytes_per_offset + stretch.object_bytes_per_offset) / split_bytes, 1 / SPLIT_MESSAGES)
-        for start, stretch in zip(starts, sized.stretches, strict=False)
+        max(in_bytes / split_bytes, (stretch.end - start) / SPLIT_MESSAGES)
+        for in_bytes, (start, stretch) in zip(_bytes(sized), _stretches(sized), strict=True)
     ]
+
+
+def _bytes(sized: SizedRange) -> list[float]:
+    """Of each stretch, with the objects that it needs."""
+    return [
+        (stretch.end - start) * (stretch.bytes_per_offset + stretch.object_bytes_per_offset)
+        for start, stretch in _stretches(sized)
+    ]
+
+
+def _stretches(sized: SizedRange) -> Iterator[tuple[int, SizedStretch]]:
+    """Each with the offset that it starts at."""
+    return zip((sized.range.start, *(stretch.end for stretch in sized.stretches)), sized.stretches, strict=False)
 
 
 def schema_ranges(ranges: Sequence[OffsetRange], carried: Carried) -> list[OffsetRange]:
