@@ -334,6 +334,23 @@ def test_rows_that_were_set_aside_for_ddl_come_back_once_it_is_read_or_accepted_
             assert names(context, replay(context, second)) == {3: "y"}
 
 
+@pytest.mark.parametrize("lag", [0.3, HOUR])
+def test_a_table_that_was_renamed_into_another_topic_is_unknown_after_a_gap_there(
+    make_laggard: Callable[..., Laggard], make_context: Callable[..., ReplayContext], lag: float
+) -> None:
+    """With a lag, DDL in the gap is recorded later than rows of the next window are committed."""
+    feed = make_laggard(lag, more=("b",))
+    feed.ddl(4 * HOUR, "c", CREATE.format("c"))
+    feed.ddl(4 * HOUR + 10, "c", "RENAME TABLE `c` TO `b`", new="b")  # sent to the topic of c
+    feed.ddl(4 * HOUR + 20, "b", SWAP.format("b"), readable=False)
+    feed.row(4 * HOUR + 610, "b", 1, e=1)
+    feed.end(8 * HOUR)
+    with make_context(feed, policies={"quarantine": "continue"}) as context:
+        first = replay(context, Window(at(4 * HOUR + 5), at(4 * HOUR + 600)))
+        assert len(first.unread_ddl or ()) == 1
+        assert names(context, replay(context, Window(at(4 * HOUR + 600), at(4 * HOUR + 1200)))) == {1: 1}
+
+
 def test_ddl_that_stopped_the_window_before_is_a_gap(
     make_laggard: Callable[..., Laggard], make_context: Callable[..., ReplayContext]
 ) -> None:
@@ -426,6 +443,7 @@ def test_no_history_gives_a_row_another_definition(
     skew=st.sampled_from([0, 1, 30]),
 )
 @example(seed=249802, lags=[5, 3600, 15], own_topics=True, skew=30)
+@example(seed=47509, lags=[15, 3600, 90], own_topics=True, skew=30)
 def test_no_history_with_ddl_that_can_not_be_read_gives_a_row_another_definition(
     make_laggard: Callable[..., Laggard], make_context: Callable[..., ReplayContext],
     seed: int, lags: list[float], own_topics: bool, skew: int,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.topics import TopicIdentity
 from ticdc_replay.domain.window import Window
-from ticdc_replay.schemas.ddl.reader import definition_from_sql, key_of
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.schemas.epochs import Epoch
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.unread import UnreadDdl, forgetting
@@ -90,14 +90,15 @@ def _history(
         )
     ]
     history = declared.with_epochs(earlier).with_ddls(counting)
-    # A table may come into a topic from another one, whose DDL is known from further back.
-    forgotten = {}
+    # A table may come into a topic from another one, whose DDL is known from further back. What it became there counts no more,
+    # from the moment it came: DDL that is not known may have changed it at once. ``known_from`` may be later than the window.
+    forgotten = []
     for epoch in history.epochs:
         reach = _reach_of(context, by_name, epoch.name)
         if reach is not None and 0 < epoch.after < reach.known_from:
             before = declared.definition_at(epoch.name.schema, epoch.name.table, 1)
-            forgotten[key_of(epoch.name)] = Epoch(epoch.name, reach.known_from - 1, before)
-    return history.with_epochs(forgotten.values()).with_versions(state.table_versions.all(name))
+            forgotten.append(Epoch(epoch.name, epoch.after, before))
+    return history.with_epochs(forgotten).with_versions(state.table_versions.all(name))
 
 
 def _reach_of(context: ReplayContext, by_name: Mapping[str, Reach], table: TableName) -> Reach | None:
