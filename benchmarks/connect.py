@@ -27,7 +27,9 @@ from ticdc_replay.domain.connections import Connection
 from ticdc_replay.drivers.decode import run_decode
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.spark.session import open_session
+from ticdc_replay.spark.settings import set_where_allowed
 from ticdc_replay.spark.tasks import SparkRunner
+from ticdc_replay.submit.properties import UNCOMPILED
 
 EVENTS = 1_000_000
 WORKLOAD = WORKLOADS["open"]
@@ -38,7 +40,7 @@ def main() -> None:
     """Measure and, at full size, write the results."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--events", type=int, default=EVENTS)
-    arguments.add_argument("--runs", type=int, default=5)
+    arguments.add_argument("--runs", type=int, default=9)
     options = arguments.parse_args()
     prepare_environment()
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name, Kafka(Path(name) / "kafka") as kafka:
@@ -87,6 +89,8 @@ def _serve(way: str, url: str, asked: Pipe, decode: "partial[float]") -> None:
     """Decode whenever a number comes, in one session, until None comes."""
     server = Connection("spark", "spark_connect", url)
     with session("bench") if way == "classic" else open_session("bench", server=server) as spark:
+        if way == "connect":
+            set_where_allowed(spark, UNCOMPILED)  # as drivers do; a classic session has it by its properties
         while (run := asked.recv()) is not None:
             asked.send(decode(SparkRunner(spark), f"{way}-{run}"))
 

@@ -18,7 +18,7 @@ from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.jobspec import DecodeJob, Limits
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.spark.session import open_session
-from ticdc_replay.submit.properties import LIGHT_JVM
+from ticdc_replay.submit.properties import ROWS_IN_PYTHON
 
 CORES = 2
 DECODERS = {
@@ -45,7 +45,7 @@ def session(name: str, conf: dict[str, str] | None = None, *, light: bool = True
     """A session on ``local[2]`` in a JVM of its own, with *conf* on top; *light* where it is that of a decode or a load."""
     builder = SparkSession.builder.master(f"local[{CORES}]")
     quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-    for key, value in (quiet | (LIGHT_JVM if light else {}) | (conf or {})).items():
+    for key, value in (quiet | (ROWS_IN_PYTHON if light else {}) | (conf or {})).items():
         builder = builder.config(key, value)
     builder.getOrCreate().sparkContext.setLogLevel("ERROR")
     try:

@@ -53,6 +53,7 @@ def rig(tmp_path, pipelines, monkeypatch):
 
     class Rig:
         leases = context.state.leases
+        shared = None
         job_file = JobFile(written.uri, Connections())
         application = {
             "id": "driver",
@@ -64,7 +65,7 @@ def rig(tmp_path, pipelines, monkeypatch):
         }
 
         def trigger(self):
-            job = msgspec.to_builtins(written)
+            job = msgspec.to_builtins(msgspec.structs.replace(written, shared=self.shared))
             trigger = ApplicationTrigger({"pipeline_file": str(file)}, job, self.application, poll_seconds=0.05)
             trigger._task_instance = SimpleNamespace(dag_id="shop", task_id="decode", run_id="run", map_index=-1)
             return trigger
@@ -84,6 +85,10 @@ def rig(tmp_path, pipelines, monkeypatch):
 
         def holders(self):
             return [lease.holder for lease in self.leases.current(CLAIMS)]
+
+        def decoding(self):
+            changelog = context.artifacts.uri(f"runs/{self.shared.run_hash}")
+            return [lease.holder for lease in self.leases.current(changelog)]
 
     with ApiServer() as api, context:
         rig = Rig()
@@ -111,6 +116,19 @@ def test_it_holds_the_lease_of_its_application_and_hands_it_on(rig):
     thread.join()
     assert (events[0]["status"], events[0]["diagnostics"]) == ("Failed", ""), "its driver has left a word itself"
     assert rig.holders() == ["replay driver"]
+    assert renewing() == []
+
+
+def test_it_holds_the_decode_that_others_wait_for(rig):
+    from ticdc_replay.jobspec import SharedDecode
+
+    rig.shared = SharedDecode("manifests/wide.json", "f" * 64)
+    thread = threading.Thread(target=rig.event)
+    thread.start()
+    wait_for("both leases", lambda: rig.holders() == rig.decoding() == ["replay driver"])
+    rig.api.pods["driver"]["status"] = {"phase": "Failed", "message": "no memory"}
+    thread.join()
+    assert rig.holders() == rig.decoding() == ["replay driver"]
     assert renewing() == []
 
 
@@ -172,3 +190,29 @@ def test_an_application_is_ended_only_where_a_person_has_acted(rig, monkeypatch,
     monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", lambda **_: {"run": {"decode": state}})
     asyncio.run(rig.trigger().on_kill())
     assert ("driver" in rig.api.pods) == goes_on
+
+
+def test_an_application_is_ended_though_the_triggerer_cancels_again(rig, monkeypatch):
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    asked, answered = threading.Event(), threading.Event()
+
+    def slowly(**_):
+        asked.set()
+        assert answered.wait(PATIENCE_S)
+        return {"run": {"decode": "failed"}}
+
+    monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", slowly)
+
+    async def killed():
+        task = asyncio.ensure_future(asyncio.wait_for(rig.trigger().on_kill(), PATIENCE_S))
+        await asyncio.to_thread(asked.wait, PATIENCE_S)
+        for _ in range(3):  # as a triggerer does, every second
+            task.cancel()
+            await asyncio.sleep(0.05)
+        answered.set()
+        await asyncio.to_thread(wait_for, "the end of the application", lambda: "driver" not in rig.api.pods)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(killed())

@@ -3,7 +3,8 @@
 import json
 import os
 import signal
-from contextlib import closing, suppress
+import time
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -17,6 +18,7 @@ from tests.airflow.stage import Stage, objects_of
 from tests.conftest import s3_client_of
 from tests.support.waiting import wait_for
 from ticdc_replay.domain import tso
+from ticdc_replay.state import open_state
 
 # In less time, test_cluster_mode.py runs the operator and the trigger there.
 pytestmark = [pytest.mark.airflow, pytest.mark.integration, pytest.mark.spark, pytest.mark.nightly]
@@ -72,14 +74,46 @@ class Running:
     def applications(self):
         return {each["id"]: each["finalStatus"] for each in self.yarn.applications()}
 
-    def kill_worker(self, run, task_id):
-        """End the processes that run a task: as a machine that is lost, they say nothing more."""
+    @contextmanager
+    def held(self, application):
+        """Inside, the driver of *application* stands still, once it is there."""
+
+        def drivers():
+            running = ((each, _command_line(each)) for each in psutil.process_iter())
+            return [each for each, line in running if "deploy.yarn.ApplicationMaster" in line and application in line]
+
+        stopped = wait_for(f"the driver of {application}", drivers)
+        for process in stopped:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in stopped:
+                process.resume()
+
+    def await_trigger(self, application, began_ms):
+        """Return when the trigger has taken the lease that the worker took before *began_ms*."""
+        stage = self.stage
+        with closing(open_state(stage.postgres.dsn_of(stage.databases[1]))) as state:
+
+            def renewed():
+                leases = state.leases.current(f"s3://{stage.bucket}/claim-check")
+                return [each for each in leases if application in each.holder and each.acquired_at_ms > began_ms]
+
+            wait_for("the trigger's lease", renewed)
+
+    @contextmanager
+    def worker_lost(self, run, task_id):
+        """At the end the worker of a task is killed, as if its machine were lost. Inside it stands still, as it submits."""
+        wait_for("spark-submit", lambda: [each for each in self._processes() if "SparkSubmit" in _command_line(each)])
         instance = self.task(run, task_id)["id"]
-        supervisors = [each for each in self._processes() if instance in _command_line(each)]
-        assert supervisors, f"nothing runs {instance}"
-        for process in supervisors:
-            with suppress(psutil.NoSuchProcess):
-                process.send_signal(signal.SIGKILL)
+        workers = [each for each in self._processes() if instance in _command_line(each)]
+        assert workers, f"nothing runs {instance}"
+        for process in workers:
+            process.suspend()
+        yield
+        for process in workers:
+            process.kill()
 
     def restart_triggerer(self):
         """Kill the triggerer, and start another."""
@@ -115,7 +149,9 @@ def running(tmp_path_factory, kafka, s3, postgres, yarn, java_home):
     with closing(Stage(folder, kafka, s3, s3_client_of(s3), postgres)) as stage:
         spark = {"conf": stage.declared["spark"]["conf"] | yarn.properties}
         retries = {"attempts": 3, "delay_seconds": 1}
-        stage.pipeline_file.write_text(yaml.safe_dump({**stage.declared, "spark": spark, "retries": retries}))
+        window = {"decode_hours": 2}  # the lease of such a decode is handed over, too
+        declared = {**stage.declared, "spark": spark, "retries": retries, "window": window}
+        stage.pipeline_file.write_text(yaml.safe_dump(declared))
         extra = {"deploy-mode": "cluster", "yarn_resourcemanager_webapp_address": yarn.address}
         stage.connections["AIRFLOW_CONN_SPARK_DEFAULT"] = json.dumps(
             {"conn_type": "spark", "host": "yarn", "extra": extra}
@@ -142,14 +178,13 @@ def running(tmp_path_factory, kafka, s3, postgres, yarn, java_home):
 def test_a_lost_worker_and_a_lost_triggerer_cost_no_application(running, s3):
     before = set(running.applications())
     run = running.start(running.stage.windows[0])
-    wait_for("the application of the decode", lambda: set(running.applications()) - before)
-    with_worker = running.task(run, "decode")["state"] == "running"
-    if with_worker:  # it has not deferred yet: the next attempt finds the application
-        running.kill_worker(run, "decode")
-    running.await_task(run, "decode", "deferred")
-    running.restart_triggerer()
+    with running.worker_lost(run, "decode"):
+        (application,) = wait_for("the application of the decode", lambda: set(running.applications()) - before)
+    with running.held(application):
+        running.await_task(run, "decode", "deferred")
+        running.restart_triggerer()
     running.await_run(run, "success")
-    assert running.task(run, "decode")["try_number"] == 1 + with_worker
+    assert running.task(run, "decode")["try_number"] == 2
     statuses = {id_: status for id_, status in running.applications().items() if id_ not in before}
     assert sorted(statuses.values()) == ["SUCCEEDED", "SUCCEEDED"], "one for the decode, one for the load"
     stage = running.stage
@@ -159,10 +194,13 @@ def test_a_lost_worker_and_a_lost_triggerer_cost_no_application(running, s3):
 
 def test_a_deferred_task_that_a_person_marks_failed_ends_its_application(running):
     before = set(running.applications())
-    run = running.start(running.stage.windows[1])
-    running.await_task(run, "decode", "deferred")
-    (application,) = set(running.applications()) - before
-    running.mark_failed(run, "decode")
+    run = running.start(running.stage.windows[2])
+    (application,) = wait_for("the application of the decode", lambda: set(running.applications()) - before)
+    with running.held(application):
+        began_ms = time.time() * 1000
+        running.await_task(run, "decode", "deferred")
+        running.await_trigger(application, began_ms)
+        running.mark_failed(run, "decode")
     wait_for("the end of the application", lambda: running.applications()[application] == "KILLED")
     running.await_run(run, "failed")
     assert set(running.applications()) - before == {application}

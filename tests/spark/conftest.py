@@ -14,6 +14,13 @@ from tests.support.connect import CATALOG_SECRETS
 from tests.support.lake_spark import LAKE, UNCOMPILED
 from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain.connections import Connection
+from ticdc_replay.spark.tasks import SparkRunner
+
+
+@pytest.fixture(autouse=True)
+def small_windows_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a test's decode would be one task, and what several leave would never be put together."""
+    monkeypatch.setattr(SparkRunner, "worth_bytes", 1)
 
 
 @pytest.fixture

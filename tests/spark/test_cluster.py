@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from demo.embedded_stack.s3 import MotoServer
 
 # Each time, test_secrets.py and tests/airflow run jobs by spark-submit, and test_connect.py at a server: on one machine.
-pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.nightly]
+pytestmark = [pytest.mark.spark, pytest.mark.integration]
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 WINDOWS = contents.windows()

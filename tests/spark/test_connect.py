@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import pickle
 import signal
@@ -144,6 +145,19 @@ def test_sessions_know_nothing_of_each_other(connection: Connection) -> None:
         one.range(3).createOrReplaceTempView("mine")
         assert other.conf.get("spark.sql.shuffle.partitions") != "3"
         assert not other.catalog.tableExists("mine")
+
+
+def test_a_session_that_ended_waits_for_no_other_when_it_is_collected(connection: Connection) -> None:
+    from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator
+
+    with open_session("ended", server=connection) as spark:
+        sessions = [spark]
+        del spark
+    with ExecutePlanResponseReattachableIterator._lock:  # as a session that starts a thread does
+        collecting = threading.Thread(target=lambda: (sessions.clear(), gc.collect()), daemon=True)
+        collecting.start()
+        collecting.join(PATIENCE_S)
+        assert not collecting.is_alive()
 
 
 def _rows_of(secret: str, _: int) -> Iterator[pa.RecordBatch]:

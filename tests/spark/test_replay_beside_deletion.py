@@ -305,7 +305,6 @@ def shop(
         yield Shop(tmp_path, spark, kafka, topic, versitygw, bucket, replays, deletions)
 
 
-@pytest.mark.nightly
 def test_a_deletion_leaves_what_a_running_replay_needs_though_kafka_has_expired_its_messages(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

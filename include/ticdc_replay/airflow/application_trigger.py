@@ -1,7 +1,7 @@
 """Waits for an application of a cluster without holding a worker."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,14 +29,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def _uninterrupted(function: Callable[..., T], *arguments: Any) -> T:
-    """What *function* returns, in a thread. A cancel takes effect when it has returned."""
-    running = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        raise
+async def _uninterrupted(work: Awaitable[T]) -> T:
+    """What *work* returns. Cancels take effect when it has returned: a triggerer cancels every second, until the trigger ends."""
+    running = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not running.done():
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled from running.exception()
+    return running.result()
 
 
 class ApplicationTrigger(BaseTrigger):
@@ -44,7 +48,7 @@ class ApplicationTrigger(BaseTrigger):
     ``submit.cluster.Application``, or is ``{"error": …}`` where it can't look any more. *files* are ``pipeline_file``, or
     ``store_file`` and ``pipelines``.
 
-    While it looks it holds the lease of a decode. If a person clears the task, or marks it, the application is ended. A manager
+    While it looks it holds the leases of a decode. If a person clears the task, or marks it, the application is ended. A manager
     or a state store that does not answer is waited for. Only paths and names are serialised: connections are looked up here.
     """
 
@@ -99,21 +103,28 @@ class ApplicationTrigger(BaseTrigger):
                 await asyncio.sleep(self.poll_seconds)
         finally:
             over = HandedOverError(application.holder)
-            await _uninterrupted(held.__exit__, HandedOverError, over, None)
+            await _uninterrupted(asyncio.to_thread(held.__exit__, HandedOverError, over, None))
 
     async def on_kill(self) -> None:
         """End the application, where a person has cleared the task, or has marked it. Airflow calls this also where another
         triggerer has taken over: then the task is still deferred, and the application goes on."""
+        await _uninterrupted(self._end_application())
+
+    async def _end_application(self) -> None:
         application = Application(**self.application)
-        if await self._is_deferred():
-            self.log.info("application %s goes on: the task is deferred", application.id)
-            return
-        engine, cluster = await self._opened()
-        with engine:
-            self.log.info("application %s is ended", application.id)
-            await asyncio.to_thread(cluster.end, application.id)
-            file = JobFile(self._written().uri, engine.connections)
-            await asyncio.to_thread(remove_key, file, cluster, application.attempt)
+        try:
+            if await self._is_deferred():
+                self.log.info("application %s goes on: the task is deferred", application.id)
+                return
+            engine, cluster = await self._opened()
+            with engine:
+                self.log.info("application %s is ended", application.id)
+                await asyncio.to_thread(cluster.end, application.id)
+                file = JobFile(self._written().uri, engine.connections)
+                await asyncio.to_thread(remove_key, file, cluster, application.attempt)
+        except Exception as error:  # Airflow shows none of one that it has cancelled
+            self.log.error("application %s may go on: %s: %s", application.id, type(error).__name__, error)
+            raise
 
     async def _is_deferred(self) -> bool:
         task = self.task_instance
@@ -137,12 +148,12 @@ class ApplicationTrigger(BaseTrigger):
     async def _begun(self, held: ExitStack) -> "tuple[Engine, Cluster]":
         """As ``_opened``; *held* is given what must be left at the end."""
         engine, cluster = await self._opened()
-        await _uninterrupted(self._hold, held, engine)
+        await _uninterrupted(asyncio.to_thread(self._hold, held, engine))
         return engine, cluster
 
     def _hold(self, held: ExitStack, engine: "Engine") -> None:
         from ticdc_replay.stages.context import ReplayContext
-        from ticdc_replay.stages.leases import replaying
+        from ticdc_replay.stages.window.shared import decoding
 
         with ExitStack() as entered:
             entered.enter_context(engine)
@@ -151,7 +162,7 @@ class ApplicationTrigger(BaseTrigger):
                 spec = JobFile(job.uri, engine.connections).read()
                 if isinstance(spec, DecodeJob):
                     holder = Application(**self.application).holder
-                    entered.enter_context(replaying(engine, spec.manifest, job.run_hash, holder=holder))
+                    entered.enter_context(decoding(engine, spec.manifest, job.run_hash, job.shared, holder=holder))
             held.enter_context(entered.pop_all())
 
     async def _opened(self) -> "tuple[Engine, Cluster]":

@@ -216,7 +216,7 @@ class _Decode(NamedTuple):
 
     def _least(self, sizes: Sequence[SizedRange]) -> int:
         """How many splits of *sizes* to make at least."""
-        return worthwhile(sizes, self.runner.parallelism)
+        return worthwhile(sizes, self.runner.parallelism, self.runner.worth_bytes)
 
     def _objects(self) -> tuple[Callable[[RawMessage], int], float]:
         """A function that counts the claim-check objects of a message, and about how many bytes an object has."""

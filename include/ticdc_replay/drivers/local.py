@@ -34,6 +34,8 @@ _CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 class LocalRunner(TaskRunner):
     """Runs tasks in *pool*, which has *processes*."""
 
+    worth_bytes = 512 * 1024  # its processes are forked, with what they import
+
     def __init__(self, pool: ProcessPoolExecutor, processes: int) -> None:
         self._pool = pool
         self._processes = processes

@@ -57,6 +57,9 @@ class Work(NamedTuple):
 class TaskRunner(ABC):
     """Runs independent tasks of one job: in workers elsewhere, or in processes of this machine."""
 
+    worth_bytes: int = 1
+    """A decode makes no second task for less than about this: a worker reads it in less time than it needs to start."""
+
     @property
     @abstractmethod
     def parallelism(self) -> int:

@@ -56,8 +56,9 @@ def forgetting(
     forgotten: list[Epoch] = []
     for key, epochs in tables.items():
         name = epochs[-1].name
-        concerning = gaps.of(key, topic_of(name.schema, name.table))
-        forgotten += _forgotten(epochs, concerning, accepted=accepted_as is not None)
+        topic = topic_of(name.schema, name.table)
+        concerning = gaps.of(key, topic)
+        forgotten += _forgotten(epochs, concerning, gaps.of_absent(key), accepted=accepted_as is not None)
         declared = None if accepted_as is None else accepted_as.definition_at(name.schema, name.table, 1)
         if declared is not None:
             forgotten += [Epoch(name, until, declared) for until in concerning.ends()]
@@ -93,30 +94,46 @@ class _GapsOf:
     def __init__(self, unread: Iterable[UnreadDdl]) -> None:
         self._named: defaultdict[TableKey, list[UnreadDdl]] = defaultdict(list)
         self._others: list[UnreadDdl] = []
+        self._away: dict[str, int] = {}
+        """From when on (TSO) a table of a topic may be gone, by a RENAME that names only what the table became."""
         for gap in unread:
             if gap.table:
                 self._named[folded(gap.schema), folded(gap.table)].append(gap)
+                self._away[gap.topic] = min(gap.after, self._away.get(gap.topic, gap.after))
             else:
                 self._others.append(gap)
         self._of_topics: dict[str | None, _Gaps] = {}
+        self._of_any = _Gaps(self._others)
 
     def of(self, key: TableKey, topic: str | None) -> _Gaps:
         """Those that concern the table *key*, whose DDL is sent to *topic*, None if that is unknown.
 
-        One that names the table does so in whichever topic: a RENAME is sent to that of the old name.
+        One that names the table does so in whichever topic: a RENAME is sent to that of the old name. One that names none may be
+        such a RENAME, too, once the table may be gone.
         """
         others = self._of_topics.get(topic)
         if others is None:
-            others = self._of_topics[topic] = _Gaps(gap for gap in self._others if topic in (gap.topic, None))
+            away = min(self._away.values(), default=None) if topic is None else self._away.get(topic)
+            others = self._of_topics[topic] = _Gaps(
+                gap for gap in self._others if topic in (gap.topic, None) or (away is not None and gap.until > away)
+            )
+        return self._with_named(others, key)
+
+    def of_absent(self, key: TableKey) -> _Gaps:
+        """Those that may bring the table *key* back, which is not there: by CREATE, or RENAME from any topic."""
+        return self._with_named(self._of_any, key)
+
+    def _with_named(self, others: _Gaps, key: TableKey) -> _Gaps:
         named = self._named.get(key, [])
         return _Gaps([*others.gaps, *named]) if named else others
 
 
-def _forgotten(epochs: list[Epoch], gaps: _Gaps, *, accepted: bool) -> Iterator[Epoch]:
-    """From when on nothing is known of the table with *epochs*, because of *gaps*."""
+def _forgotten(epochs: list[Epoch], of_table: _Gaps, of_absent: _Gaps, *, accepted: bool) -> Iterator[Epoch]:
+    """From when on nothing is known of the table with *epochs*, because of gaps."""
     for epoch, end in zip(epochs, [*(epoch.after for epoch in epochs[1:]), None], strict=True):
         if epoch.definition is None and not epoch.dropped:
             continue
+        gaps = of_absent if epoch.dropped else of_table
         gap, since = gaps.around(epoch.after), epoch.after
         if gap is None:
             gap = gaps.first(epoch.after, end)

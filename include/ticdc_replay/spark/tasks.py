@@ -37,6 +37,8 @@ class SparkRunner(TaskRunner):
     A TransientError is tried again by Spark as often as the cluster allows.
     """
 
+    worth_bytes = 4 * 1024 * 1024  # a Python worker imports the library in two seconds of a core
+
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 

@@ -90,3 +90,10 @@ def end_session(remote: Any) -> None:
         except SparkConnectException as error:  # as ``stop`` of later versions does
             logging.getLogger(__name__).warning("what runs at the Spark Connect server can't be interrupted: %s", error)
     remote.stop()
+    # A session closes its client again when it is collected, with a lock of all sessions (SparkSession.__del__). The thread
+    # that collects it may be one that another session starts, and waits for, while it holds that lock: both would wait forever.
+    remote.client.close = _do_nothing
+
+
+def _do_nothing() -> None:
+    pass

@@ -80,6 +80,13 @@ class Hold:
             # What it was for is done or has failed by now, and that is what counts.
             log.warning("the lease of %s could not be released, it ends by itself: %s", self._lease.resource, error)
 
+    def hand_over(self, holder: str) -> None:
+        """Renew the lease no more: *holder* has it, and for one time to live if that is somebody else. Raises LeaseLostError,
+        and errors of the state store."""
+        self.leave()
+        if holder != self._lease.holder:
+            self._leases.hand_over(self._lease, holder, self._ttl_ms)
+
     def _renew_regularly(self) -> None:
         while not self._ended.wait(self._ttl_ms / _RENEWALS / 1000):
             try:
@@ -120,10 +127,7 @@ def replaying(
         yield
         hold.verify()
     except HandedOverError as error:
-        hold.leave()
-        if error.holder != lease.holder:
-            context.state.leases.acquire(uri, error.holder, "replay", subject, ttl_ms)
-            hold.release()
+        hold.hand_over(error.holder)
         raise
     except BaseException:
         hold.leave()

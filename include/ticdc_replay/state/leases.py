@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
-from sqlalchemy import delete, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from ticdc_replay.domain.errors import LeaseHeldError, LeaseLostError
 from ticdc_replay.state import tables
@@ -81,25 +81,21 @@ class Leases(Subject):
 
     def renew(self, lease: Lease, ttl_ms: int) -> Lease:
         """*lease*, which lasts for *ttl_ms* from now on. Raises LeaseLostError where it has ended or is not there."""
+        with self._database.writing() as connection:
+            now = now_ms(connection)
+            self._change(connection, lease, now, expires_at_ms=now + ttl_ms)
+        return msgspec.structs.replace(lease, expires_at_ms=now + ttl_ms)
+
+    def hand_over(self, lease: Lease, holder: str, ttl_ms: int) -> None:
+        """*holder*, who is another one, has *lease* from now on, for *ttl_ms*; it may have one of the resource already.
+
+        Atomic: nobody else can take the resource in between. Raises LeaseLostError where the lease has ended or is not there.
+        """
         table = tables.lease
         with self._database.writing() as connection:
             now = now_ms(connection)
-            renewed = connection.execute(
-                update(table)
-                .where(
-                    table.c.resource == lease.resource,
-                    table.c.holder == lease.holder,
-                    table.c.acquired_at_ms == lease.acquired_at_ms,
-                    table.c.expires_at_ms > now,
-                )
-                .values(expires_at_ms=now + ttl_ms)
-            )
-            if renewed.rowcount != 1:
-                raise LeaseLostError(
-                    f"{lease.holder} has lost its lease of {lease.resource} for the {lease.kind} of {lease.subject}: it was not "
-                    "renewed in time. Was the machine paused, or the state store away? Run it again"
-                )
-        return msgspec.structs.replace(lease, expires_at_ms=now + ttl_ms)
+            connection.execute(delete(table).where(table.c.resource == lease.resource, table.c.holder == holder))
+            self._change(connection, lease, now, holder=holder, expires_at_ms=now + ttl_ms)
 
     def release(self, lease: Lease) -> None:
         """End *lease*, and with it leases for the same subject whose holders died. Nothing happens where it is not there."""
@@ -110,6 +106,25 @@ class Leases(Subject):
             connection.execute(delete(table).where(*same, table.c.holder == lease.holder))
             connection.execute(
                 delete(table).where(*same, table.c.subject == lease.subject, table.c.expires_at_ms <= now)
+            )
+
+    @staticmethod
+    def _change(connection: Connection, lease: Lease, now: int, **values: str | int) -> None:
+        table = tables.lease
+        changed = connection.execute(
+            update(table)
+            .where(
+                table.c.resource == lease.resource,
+                table.c.holder == lease.holder,
+                table.c.acquired_at_ms == lease.acquired_at_ms,
+                table.c.expires_at_ms > now,
+            )
+            .values(values)
+        )
+        if changed.rowcount != 1:
+            raise LeaseLostError(
+                f"{lease.holder} has lost its lease of {lease.resource} for the {lease.kind} of {lease.subject}: it was not "
+                "renewed in time. Was the machine paused, or the state store away? Run it again"
             )
 
     def current(self, resource: str) -> list[Lease]:

@@ -29,15 +29,15 @@ def spark_properties(declared: Pipeline | Store) -> dict[str, str]:
 
 UNCOMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """For jobs whose rows are in Python alone: compiling a plan of a few numbers takes seconds, and running it none."""
-LIGHT_JVM = {
+ROWS_IN_PYTHON = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.executor.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
     **UNCOMPILED,
 }
 """For the same jobs: a JVM that only hands out tasks never earns back what its second compiler takes.
 
-``extraJavaOptions``, in ``spark.conf`` or spark-defaults.conf, come after these options and may say otherwise; what
-spark-defaults.conf has for ``defaultJavaOptions`` itself counts no more, unless ``spark.conf`` repeats it.
+What spark-defaults.conf has for these properties counts no more, unless ``spark.conf`` repeats it. ``extraJavaOptions``, in
+either, come after these options and may say otherwise.
 """
 _ROWS_IN_JVM = frozenset({"reconcile"})
 _REPEATABLE = frozenset({"decode", "scan"})
@@ -52,7 +52,7 @@ def job_properties(declared: Pipeline | Store, job: str, target: TargetSection |
     same work twice, so there speculation is off whatever is declared.
     """
     needed = {} if target is None else target.spark_properties
-    jvm = {} if job in _ROWS_IN_JVM or needed else LIGHT_JVM
+    jvm = {} if job in _ROWS_IN_JVM or needed else ROWS_IN_PYTHON
     if job not in _REPEATABLE:
         return {**jvm, **needed, **spark_properties(declared), "spark.speculation": "false"}
     return {**jvm, "spark.speculation": "true", "spark.speculation.minTaskRuntime": "10s", **spark_properties(declared)}

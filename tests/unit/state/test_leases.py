@@ -9,7 +9,7 @@ import pytest
 from tests.support.processes import at_once
 from ticdc_replay.domain.errors import LeaseHeldError, LeaseLostError
 from ticdc_replay.state import StateStore, open_state
-from ticdc_replay.state.leases import Lease
+from ticdc_replay.state.leases import Lease, LeaseKind
 
 URI = "s3://claims/here"
 LONG, SHORT = 600_000, 20
@@ -88,6 +88,32 @@ def test_a_holder_that_came_back_to_life_does_not_renew_the_lease_of_its_next_at
     state.leases.acquire(URI, "one", "deletion", "plan", LONG)
     with pytest.raises(LeaseLostError):
         state.leases.renew(first, LONG)
+
+
+@pytest.mark.parametrize("kind", ["replay", "decode"])
+def test_a_lease_that_is_handed_over_is_never_free_in_between(state: StateStore, kind: LeaseKind) -> None:
+    one = state.leases.acquire(URI, "one", kind, "it", LONG)
+    if kind == "replay":
+        state.leases.acquire(URI, "two", kind, "it", SHORT)  # from an attempt before
+    state.leases.hand_over(one, "two", LONG)
+    (two,) = state.leases.current(URI)
+    assert (two.holder, two.kind, two.subject) == ("two", kind, "it")
+    with pytest.raises(LeaseLostError):
+        state.leases.renew(one, LONG)
+    if kind == "decode":
+        with pytest.raises(LeaseHeldError, match="two decodes it"):
+            state.leases.acquire(URI, "three", kind, "it", LONG)
+    state.leases.release(state.leases.acquire(URI, "two", kind, "it", LONG))
+    assert state.leases.current(URI) == []
+
+
+def test_a_lease_that_has_ended_is_handed_to_nobody(state: StateStore) -> None:
+    one = state.leases.acquire(URI, "one", "decode", "it", SHORT)
+    wait_out(one)
+    three = state.leases.acquire(URI, "three", "decode", "it", LONG)
+    with pytest.raises(LeaseLostError, match="one has lost its lease"):
+        state.leases.hand_over(one, "two", LONG)
+    assert state.leases.current(URI) == [three]
 
 
 def test_a_replay_that_died_is_remembered_until_its_subject_is_replayed_to_its_end(state: StateStore) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.pipeline import Pipeline
-from ticdc_replay.submit.properties import job_properties
+from ticdc_replay.config.target_kinds import read_section
+from ticdc_replay.submit.properties import ROWS_IN_PYTHON, job_properties
 
 PIPELINE = """\
 name: shop
@@ -49,15 +50,42 @@ def test_a_pipeline_may_name_the_driver_s_python(declared: Pipeline) -> None:
     assert job_properties(declared, "load")["spark.pyspark.driver.python"] == "/opt/driver/python"
 
 
-@pytest.mark.parametrize("job", ["decode", "scan", "load"])
-def test_where_the_jvm_only_hands_out_tasks_it_compiles_quickly(declared: Pipeline, job: str) -> None:
-    properties = job_properties(declared, job)
-    for jvm in ("driver", "executor"):
-        assert properties[f"spark.{jvm}.defaultJavaOptions"] == "-XX:TieredStopAtLevel=1"
+LAKES: list[dict[str, object]] = [
+    {"type": "iceberg", "name": "lake", "catalog": "lakehouse", "ledger": "file:///ledger"},
+    {"type": "delta", "name": "lake", "path": "file:///lake", "ledger": "file:///ledger"},
+]
+OTHERS: list[dict[str, object]] = [
+    {"type": "parquet", "name": "files", "uri": "file:///files"},
+    {"type": "postgres", "name": "warehouse", "connection": "warehouse"},
+]
 
 
-def test_where_rows_pass_through_the_jvm_it_compiles_well(declared: Pipeline) -> None:
-    assert not [name for name in job_properties(declared, "reconcile") if name.endswith("JavaOptions")]
+@pytest.mark.parametrize(
+    ("job", "target"), [("decode", None), ("scan", None), *(("load", target) for target in OTHERS)], ids=str
+)
+def test_where_the_jvm_only_hands_out_tasks_it_compiles_little(
+    declared: Pipeline, job: str, target: dict[str, object] | None
+) -> None:
+    properties = job_properties(declared, job, None if target is None else read_section(target))
+    assert properties.items() >= ROWS_IN_PYTHON.items()
+    assert properties["spark.executor.defaultJavaOptions"] == "-XX:TieredStopAtLevel=1"
+    assert properties["spark.sql.codegen.wholeStage"] == "false"
+
+
+@pytest.mark.parametrize(
+    ("job", "target"),
+    [("reconcile", None), *((job, target) for job in ("load", "maintain") for target in LAKES)],
+    ids=str,
+)
+def test_where_rows_pass_through_the_jvm_it_compiles_well(
+    declared: Pipeline, job: str, target: dict[str, object] | None
+) -> None:
+    assert not job_properties(declared, job, None if target is None else read_section(target)).keys() & ROWS_IN_PYTHON
+
+
+@pytest.mark.parametrize("declared", ["{spark.sql.codegen.wholeStage: 'true'}"], indirect=True)
+def test_a_pipeline_may_have_its_plans_compiled(declared: Pipeline) -> None:
+    assert job_properties(declared, "decode")["spark.sql.codegen.wholeStage"] == "true"
 
 
 @pytest.mark.parametrize("declared", ["{spark.driver.defaultJavaOptions: -Xss4m}"], indirect=True)

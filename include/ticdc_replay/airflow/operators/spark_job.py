@@ -130,9 +130,10 @@ class SparkJobOperator(EmitsLineage, BaseOperator):
                     raise ConfigError(
                         f"the Spark connection was of cluster mode when application {application.id} began"
                     )
-                counts = settle_application(file, cluster, self.task_id, application).counts
                 spec = read(engine.artifacts, written.uri)
             with self.step.held(engine, written, spec, application.holder):
+                with standstill_shown():
+                    counts = settle_application(file, cluster, self.task_id, application).counts
                 return self._finished(engine, written, counts, context)
 
     def _finished(
@@ -190,8 +191,7 @@ class SparkJobOperator(EmitsLineage, BaseOperator):
         spark: Connection,
         context: Mapping[str, Any],
     ) -> dict[str, int]:
-        """What *job* did as an application of *cluster*. Raises _GoesOnError while it runs, but for a decode that others wait
-        for: its lease is handed to nobody."""
+        """What *job* did as an application of *cluster*. Raises _GoesOnError while it runs."""
         with standstill_shown():
             declared = engine.declared
             submission = Submission(job.uri, engine.connections, declared, self.task_id)
@@ -201,8 +201,6 @@ class SparkJobOperator(EmitsLineage, BaseOperator):
             driver = ClusterDriver(submission, cluster, command, os.environ, declared)
         with driver as self._submitter:
             driver.start()
-            if job.shared is not None:
-                return driver.wait(lambda line: self.log.info("%s", line.text)).counts
             application = driver.look()
             if application.has_ended:
                 return driver.settled().counts

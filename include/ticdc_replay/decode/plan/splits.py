@@ -1,6 +1,5 @@
 """Divides the pinned ranges into splits of about one size, and selects those that the schema pass must read."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple
@@ -14,8 +13,6 @@ from ticdc_replay.domain.messages import OffsetRange
 
 SPLIT_MESSAGES = 500_000
 """Messages of a split, at most about: what a worker remembers of each, to find duplicates, is some 300 bytes."""
-WORTH_BYTES = 4 * 1024 * 1024
-"""What a worker reads in less time than it needs to start and import the library."""
 _OPENING = 0.002
 """What one more range in a split costs, as a part of a whole split."""
 _ROUNDING = 1e-6
@@ -38,10 +35,10 @@ def divide(ranges: Sequence[SizedRange], split_bytes: int, least: int) -> list[O
     return [piece.range for piece in _divide(ranges, split_bytes, least)]
 
 
-def worthwhile(ranges: Sequence[SizedRange], parallelism: int) -> int:
-    """How many splits of *ranges* to make at least: *parallelism*, or fewer, so that each has about ``WORTH_BYTES``."""
+def worthwhile(ranges: Sequence[SizedRange], parallelism: int, worth_bytes: int) -> int:
+    """How many splits of *ranges* to make at least: *parallelism*, or fewer, so that each has about *worth_bytes*."""
     total = sum(sum(_bytes(each)) for each in ranges)
-    return max(1, min(parallelism, math.ceil(total / WORTH_BYTES)))
+    return max(1, min(parallelism, round(total / worth_bytes)))
 
 
 def plan_splits(

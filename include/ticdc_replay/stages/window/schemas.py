@@ -91,13 +91,19 @@ def _history(
     ]
     history = declared.with_epochs(earlier).with_ddls(counting)
     # A table may come into a topic from another one, whose DDL is known from further back. What it became there counts no more,
-    # from the moment it came: DDL that is not known may have changed it at once. ``known_from`` may be later than the window.
-    forgotten = []
+    # from the moment it came: DDL that is not known may have changed it at once. ``known_from`` may be later than the window;
+    # from then on it is what a person declares, until the next DDL.
+    # One that was dropped may have come back from any topic.
+    anywhere = max((reach.known_from for reach in by_topic.values()), default=0)
+    forgotten: list[Epoch] = []
     for epoch in history.epochs:
         reach = _reach_of(context, by_name, epoch.name)
-        if reach is not None and 0 < epoch.after < reach.known_from:
+        known_from = anywhere if epoch.dropped else reach.known_from if reach is not None else 0
+        if 0 < epoch.after < known_from:
+            forgotten.append(Epoch(epoch.name, epoch.after))
             before = declared.definition_at(epoch.name.schema, epoch.name.table, 1)
-            forgotten.append(Epoch(epoch.name, epoch.after, before))
+            if before is not None:
+                forgotten.append(Epoch(epoch.name, known_from - 1, before))
     return history.with_epochs(forgotten).with_versions(state.table_versions.all(name))
 
 

@@ -54,15 +54,18 @@ def chains_of(scans: Iterable[DdlScan | Chain]) -> list[Chain]:
 
 
 def without(unread: Iterable[Unread], scan: DdlScan, clock_skew_ms: int) -> list[DdlScan]:
-    """*scan* with a gap at each of the messages *unread*. What such a message says was committed before its time, or
-    before now if it has none or a future one."""
+    """*scan* with a gap at each of the messages *unread*. What such a message says was committed when its key says, else before
+    its time, or before now if it has none or a future one."""
     found = []
     now_ms = int(time.time() * 1000)
     for message in sorted(unread, key=lambda message: message.offset):
         if scan.start < message.offset:
             found.append(msgspec.structs.replace(scan, end=message.offset, resolved_ts=0))
-        written_ms = message.timestamp_ms if 0 <= message.timestamp_ms < now_ms else now_ms
-        committed_before = tso.from_ms(written_ms + clock_skew_ms + 1)
+        if message.commit_ts is not None:
+            committed_before = message.commit_ts + 1
+        else:
+            written_ms = message.timestamp_ms if 0 <= message.timestamp_ms < now_ms else now_ms
+            committed_before = tso.from_ms(written_ms + clock_skew_ms + 1)
         known_from = max(scan.known_from, committed_before)
         scan = msgspec.structs.replace(scan, start=message.offset + 1, known_from=known_from)
     return [*found, scan]
@@ -73,8 +76,10 @@ def reaches(
 ) -> dict[TopicIdentity, Reach]:
     """How far back the DDL of each topic is known for rows up to *at_ts* (TSO).
 
-    *ends* has the offset before which all DDL below *at_ts* was sent, for topics searched now. For other topics the
-    last chain that begins by then counts: tables are known as of its end, and followed if they move to another topic.
+    *ends* has the offset before which all DDL below *at_ts* was sent, for topics searched now. For other topics it lies in the
+    first chain with a resolved-ts from *at_ts* on: a gap before that may hold DDL from before *at_ts*, however late it was
+    recorded. Without such a chain the last one that begins by then counts: tables are known as of its end, and followed if they
+    move to another topic.
     *earlier* are scans of earlier versions, whose start is unknown: they count only without a gap before them.
     """
     by_topic: defaultdict[TopicIdentity, list[DdlScan]] = defaultdict(list)
@@ -111,4 +116,5 @@ def _current(scans: Mapping[TopicIdentity, Sequence[DdlScan]], ends: Mapping[Top
 def _chosen(chains: Sequence[Chain], at_ts: int, end: int | None) -> Chain | None:
     if end is not None:
         return next((chain for chain in chains if chain.start <= end <= chain.end), None)
-    return next((chain for chain in reversed(chains) if chain.known_from <= at_ts), None)
+    complete = next((chain for chain in chains if chain.resolved_ts >= at_ts), None)
+    return complete or next((chain for chain in reversed(chains) if chain.known_from <= at_ts), None)

@@ -18,6 +18,7 @@ from ticdc_replay.domain.errors import (
     WatermarkNotReachedError,
     WindowBoundsError,
 )
+from ticdc_replay.domain.handover import HandedOverError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import SharedDecode
 from ticdc_replay.snapshot.manifest import Manifest, SharedInput
@@ -101,30 +102,44 @@ def decoding(
     ttl_ms: int = TTL_MS,
     poll_s: float = 5,
 ) -> Iterator[None]:
-    """Held while *manifest* is decoded into *run_hash*, until that run is recorded: the lease of ``leases.replaying``, of
-    *holder* if it is given.
+    """Held while *manifest* is decoded into *run_hash*, until that run is recorded: the lease of ``leases.replaying``.
 
-    With a *shared* decode, one of several runs does it; the others wait here for its changelog or its failure. Raises
-    LeaseHeldError after ``window.timeout_minutes``, and what ``leases.replaying`` raises.
+    With a *shared* decode, one of several runs does it; the others wait here for its changelog or its failure. After
+    HandedOverError its holder has both leases; who goes on enters this as that *holder*, and waits for nobody.
+
+    Raises LeaseHeldError after ``window.timeout_minutes``, and what ``leases.replaying`` raises.
     """
     if shared is None:
         with replaying(context, manifest, run_hash, holder=holder):
             yield
         return
-    with _alone(context, shared, ttl_ms, poll_s), replaying(context, shared.manifest, shared.run_hash):
+    with (
+        _alone(context, shared, holder, ttl_ms, poll_s),
+        replaying(context, shared.manifest, shared.run_hash, holder=holder),
+    ):
         yield
 
 
 @contextmanager
-def _alone(context: ReplayContext, shared: SharedDecode, ttl_ms: int, poll_s: float) -> Iterator[None]:
+def _alone(
+    context: ReplayContext, shared: SharedDecode, holder: str | None, ttl_ms: int, poll_s: float
+) -> Iterator[None]:
     """Nobody else decodes what *shared* names, or its changelog is there already."""
+    leases = context.state.leases
     root = changelog_root(shared.run_hash)
     resource = context.artifacts.uri(root)
     deadline = time.monotonic() + context.pipeline.window.timeout_minutes * 60
-    while context.artifacts.info(f"{root}/{INDEX}") is None:
+
+    def is_there() -> bool:
+        return context.artifacts.info(f"{root}/{INDEX}") is not None
+
+    while holder is not None or not is_there():
         try:
-            lease = context.state.leases.acquire(resource, unique("decode"), "decode", shared.manifest, ttl_ms)
+            lease = leases.acquire(resource, holder or unique("decode"), "decode", shared.manifest, ttl_ms)
         except LeaseHeldError as error:
+            if holder is not None:  # it was silent for too long, and both decode
+                log.warning("%s", error)
+                break
             if time.monotonic() > deadline:
                 raise LeaseHeldError(
                     f"another run has been decoding {root} for longer than window.timeout_minutes: {error}"
@@ -132,11 +147,16 @@ def _alone(context: ReplayContext, shared: SharedDecode, ttl_ms: int, poll_s: fl
             log.info("another run is decoding %s, which this one takes its window from; waiting for it", root)
             time.sleep(poll_s)
             continue
-        hold = Hold(context.state.leases, lease, ttl_ms)
+        hold = Hold(leases, lease, ttl_ms)
         try:
             yield
             hold.verify()
-        finally:
+        except HandedOverError as error:
+            hold.hand_over(error.holder)
+            raise
+        except BaseException:
             hold.release()
+            raise
+        hold.release()
         return
     yield

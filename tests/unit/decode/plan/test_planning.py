@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from ticdc_replay.changefeed.protocols import Carried
 from ticdc_replay.decode.plan import splits as planning
 from ticdc_replay.decode.plan.sampling import SizedRange, SizedStretch
-from ticdc_replay.decode.plan.splits import WORTH_BYTES, divide, plan_splits, schema_ranges, worthwhile
+from ticdc_replay.decode.plan.splits import divide, plan_splits, schema_ranges, worthwhile
 from ticdc_replay.domain.messages import OffsetRange
 
 MIB = 1 << 20
@@ -85,16 +85,16 @@ def test_a_small_range_is_divided_among_all_cores() -> None:
 
 def test_no_worker_is_started_for_less_than_it_is_worth() -> None:
     def splits_of(*bytes_of_ranges: int) -> int:
-        return worthwhile([sized(OffsetRange("t", at, 7, 8), each) for at, each in enumerate(bytes_of_ranges)], 4)
+        return worthwhile([sized(OffsetRange("t", at, 7, 8), each) for at, each in enumerate(bytes_of_ranges)], 4, 1000)
 
-    assert splits_of() == splits_of(0) == splits_of(100) == splits_of(WORTH_BYTES // 2, WORTH_BYTES // 2) == 1
-    assert splits_of(WORTH_BYTES, 1) == 2
-    assert splits_of(WORTH_BYTES, 9 * WORTH_BYTES) == 4
+    assert splits_of() == splits_of(0) == splits_of(100) == splits_of(500, 500) == splits_of(1400) == 1
+    assert splits_of(1000, 600) == 2
+    assert splits_of(1000, 9000) == 4
 
 
 def test_the_objects_of_messages_count() -> None:
-    small = SizedRange(OffsetRange("t", 0, 0, 10), (SizedStretch(10, 100, WORTH_BYTES),))
-    assert worthwhile([small], 4) == 4
+    small = SizedRange(OffsetRange("t", 0, 0, 10), (SizedStretch(10, 100, 1000),))
+    assert worthwhile([small], 4, 1000) == 4
 
 
 def test_a_thousand_partitions_of_a_few_messages_share_a_few_splits() -> None:

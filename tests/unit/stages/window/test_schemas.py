@@ -16,6 +16,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.schemas.epochs import Epoch
+from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.window.schemas import all_schemas, recorded_schemas
 from ticdc_replay.stages.window.searched_ddl import Reach, reaches, without
@@ -54,7 +55,11 @@ def scanned(
 
 def names_at(context: ReplayContext, window: Window, table: str = "t") -> tuple[str, ...] | None:
     """The names of the enum at the window's end; None where they are not known."""
-    schema = schema_at(recorded_schemas(context, window), TableName("s", table), window.to_ts - 1)
+    return names_of(recorded_schemas(context, window), window.to_ts - 1, table)
+
+
+def names_of(history: SchemaHistory, commit_ts: int, table: str = "t") -> tuple[str, ...] | None:
+    schema = schema_at(history, TableName("s", table), commit_ts)
     column = schema.column("e") if schema is not None else None
     return column.type.elements if column is not None else None
 
@@ -85,6 +90,18 @@ def test_ddl_before_a_gap_in_the_window_itself_does_not_count(context: ReplayCon
     scanned(context, 60, 90, known_from=100)
     assert names_at(context, Window(40, 130)) is None
     assert names_at(context, Window(40, 100)) == ("x", "y")
+
+
+def test_ddl_before_a_gap_that_was_recorded_after_rows_of_the_window_does_not_count(context: ReplayContext) -> None:
+    """With a lag: what the gap holds was committed before row 40 and sent after it, before the resolved-ts 55."""
+    record(context, 10, create("'x','y'"))
+    scanned(context, 0, 30, resolved_ts=35)
+    scanned(context, 31, 60, known_from=100, resolved_ts=55)
+    window = Window(40, 50)
+    assert names_of(recorded_schemas(context, window, ()), 40) is None
+    assert names_of(recorded_schemas(context, window), 40) is None
+    earlier = Window(30, 35)
+    assert names_of(recorded_schemas(context, earlier, ()), 34) == ("x", "y")
 
 
 def test_a_definition_is_known_again_from_the_next_create_table_on(context: ReplayContext) -> None:
@@ -203,6 +220,7 @@ def test_a_message_that_can_not_be_read_is_a_gap_of_one_offset() -> None:
     assert parts(5) == [(6, 9, after(5), 7)]
     assert parts(8) == [(5, 8, 3, 0), (9, 9, after(8), 7)]
     assert parts(7, 6) == [(5, 6, 3, 0), (8, 9, after(7), 7)]
+    assert [each.known_from for each in without([Unread("t", 0, 7, 7_000, commit_ts=44)], scan, 10)] == [3, 45]
 
 
 @pytest.mark.parametrize("timestamp_ms", [-1, -(1 << 63), 1 << 45, (1 << 63) - 1])

@@ -14,6 +14,7 @@ from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import LeaseHeldError
+from ticdc_replay.domain.handover import HandedOverError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import SharedDecode
 from ticdc_replay.stages.context import ReplayContext
@@ -120,6 +121,34 @@ def test_where_the_one_that_decodes_fails_the_next_one_does(make_context: Callab
         raise RuntimeError("it broke")
     with decoding(context, "manifests/2.json", "2", WIDE):
         assert [lease.kind for lease in context.state.leases.current(context.artifacts.uri(ROOT))] == ["decode"]
+
+
+def test_a_decode_that_is_handed_over_lets_nobody_in_until_it_is_finished(
+    make_context: Callable[..., ReplayContext],
+) -> None:
+    context = make_context()
+    holder = "replay application_1"
+    for each in (None, holder):
+        with pytest.raises(HandedOverError), decoding(context, "manifests/1.json", "1", WIDE, holder=each):
+            raise HandedOverError(holder)
+        (lease,) = context.state.leases.current(context.artifacts.uri(ROOT))
+        assert (lease.holder, lease.kind) == (holder, "decode")
+    context.artifacts.put_once(f"{ROOT}/{INDEX}", b"{}")
+    with decoding(context, "manifests/1.json", "1", WIDE, holder=holder):
+        pass
+    assert context.state.leases.current(context.artifacts.uri(ROOT)) == []
+
+
+def test_who_took_over_a_decode_and_was_silent_for_too_long_waits_for_nobody(
+    make_context: Callable[..., ReplayContext],
+) -> None:
+    context = make_context()
+    with (
+        decoding(context, "manifests/2.json", "2", WIDE),
+        decoding(context, "manifests/1.json", "1", WIDE, holder="replay application_1"),
+    ):
+        (lease,) = context.state.leases.current(context.artifacts.uri(ROOT))
+        assert lease.holder.startswith("decode (")
 
 
 def test_nobody_waits_for_ever(make_context: Callable[..., ReplayContext], monkeypatch: pytest.MonkeyPatch) -> None:
