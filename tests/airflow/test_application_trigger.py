@@ -132,6 +132,22 @@ def test_it_holds_the_decode_that_others_wait_for(rig):
     assert renewing() == []
 
 
+def test_a_lease_that_is_lost_is_taken_again(rig, monkeypatch):
+    from ticdc_replay.stages import leases
+
+    monkeypatch.setattr(leases.replaying.__wrapped__, "__kwdefaults__", {"holder": None, "ttl_ms": 3_000})
+    thread = threading.Thread(target=rig.event)
+    thread.start()
+    wait_for("the lease", lambda: rig.holders() == ["replay driver"])
+    (lost,) = rig.leases.current(CLAIMS)
+    rig.leases.release(lost)
+    wait_for("another lease", lambda: [each for each in rig.leases.current(CLAIMS) if each != lost])
+    rig.api.pods["driver"]["status"] = {"phase": "Failed", "message": "no memory"}
+    thread.join()
+    assert rig.holders() == ["replay driver"]
+    assert renewing() == []
+
+
 def test_what_is_away_for_a_moment_is_waited_for(rig, monkeypatch):
     from ticdc_replay.submit.outcome import JobFile
 

@@ -22,6 +22,7 @@ from ticdc_replay.submit.outcome import JobFile
 
 if TYPE_CHECKING:
     from ticdc_replay.stages.context import ReplayContext
+    from ticdc_replay.stages.leases import Hold
     from ticdc_replay.store_stages.context import StoreContext
 
     Engine = ReplayContext | StoreContext
@@ -64,6 +65,7 @@ class ApplicationTrigger(BaseTrigger):
         self.job = dict(job)
         self.application = dict(application)
         self.poll_seconds = poll_seconds
+        self._holds: list[Hold] = []
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return (
@@ -91,6 +93,10 @@ class ApplicationTrigger(BaseTrigger):
         try:
             while True:
                 try:
+                    if any(hold.is_lost for hold in self._holds):
+                        self.log.warning("a lease of application %s was lost, and is taken again", application.id)
+                        opened = None
+                        await self._leave(held, application)
                     opened = opened or await self._begun(held)
                     engine, cluster = opened
                     before, application = application, await asyncio.to_thread(look, cluster, application)
@@ -102,8 +108,7 @@ class ApplicationTrigger(BaseTrigger):
                     self.log.warning("%s", error)
                 await asyncio.sleep(self.poll_seconds)
         finally:
-            over = HandedOverError(application.holder)
-            await _uninterrupted(asyncio.to_thread(held.__exit__, HandedOverError, over, None))
+            await self._leave(held, application)
 
     async def on_kill(self) -> None:
         """End the application, where a person has cleared the task, or has marked it. Airflow calls this also where another
@@ -145,6 +150,12 @@ class ApplicationTrigger(BaseTrigger):
     def _written(self) -> WrittenJob:
         return msgspec.convert(self.job, WrittenJob)
 
+    async def _leave(self, held: ExitStack, application: Application) -> None:
+        """Leave what is *held* to whoever goes on."""
+        self._holds = []
+        over = HandedOverError(application.holder)
+        await _uninterrupted(asyncio.to_thread(held.__exit__, HandedOverError, over, None))
+
     async def _begun(self, held: ExitStack) -> "tuple[Engine, Cluster]":
         """As ``_opened``; *held* is given what must be left at the end."""
         engine, cluster = await self._opened()
@@ -162,7 +173,8 @@ class ApplicationTrigger(BaseTrigger):
                 spec = JobFile(job.uri, engine.connections).read()
                 if isinstance(spec, DecodeJob):
                     holder = Application(**self.application).holder
-                    entered.enter_context(decoding(engine, spec.manifest, job.run_hash, job.shared, holder=holder))
+                    decode = decoding(engine, spec.manifest, job.run_hash, job.shared, holder=holder)
+                    self._holds = entered.enter_context(decode)
             held.enter_context(entered.pop_all())
 
     async def _opened(self) -> "tuple[Engine, Cluster]":

@@ -166,7 +166,7 @@ def _replay(
     failures: list[TicdcReplayError] = []
     jobs = [write_decode_job(context, window, wanted) for window in windows]
     with _noted(failures), ExitStack() as held:
-        leases: dict[object, AbstractContextManager[None]] = {}
+        leases: dict[object, AbstractContextManager[object]] = {}
         for window, job in zip(windows, jobs, strict=True):
             leases.setdefault(job.shared or job.run_hash, decoding(context, window.name, job.run_hash, job.shared))
         for lease in leases.values():

@@ -31,7 +31,7 @@ from ticdc_replay.spark.reconcile_job import run_reconcile
 from ticdc_replay.spark.session import open_session
 from ticdc_replay.spark.settings import require_settings, set_up, set_where_allowed
 from ticdc_replay.spark.tasks import SparkRunner
-from ticdc_replay.submit.properties import UNCOMPILED
+from ticdc_replay.submit.properties import UNCOMPILED, has_rows_in_python
 from ticdc_replay.submit.signals import ended_by
 
 
@@ -67,9 +67,9 @@ def _set_up(spark: SparkSession, job: JobSpec) -> None:
     conf = msgspec.json.decode(os.environ.get(SPARK_CONF_VARIABLE, "{}"), type=dict[str, str])
     set_up(spark, conf)
     first = first_of(job)
-    needed = read_section(first.target).spark_properties if isinstance(first, LoadJob | MaintainJob) else {}
-    require_settings(spark, needed)
-    if not needed and not isinstance(first, ReconcileJob):
+    target = read_section(first.target) if isinstance(first, LoadJob | MaintainJob) else None
+    require_settings(spark, {} if target is None else target.spark_properties)
+    if has_rows_in_python(kind_of(job), target):
         set_where_allowed(spark, {name: value for name, value in UNCOMPILED.items() if name not in conf})
 
 

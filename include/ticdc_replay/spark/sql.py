@@ -19,6 +19,17 @@ from ticdc_replay.targets.sql import SqlError
 
 Task = TypeVar("Task")
 
+_OURS = {
+    # A text is a text: Spark would put settings and variables of the environment in place of ${...} in a literal.
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    # Dates before 1582 are those of one calendar, as TiDB has them. By default Spark 3.5 refuses to write them, Spark 4 does not.
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+}
+"""Settings of the session."""
 _SHOWN = 2_000
 """Characters of an error of the JVM, without its stack traces."""
 
@@ -33,9 +44,8 @@ class SparkSql:
     @cached_property
     def _spark(self) -> SparkSession:
         silence_errors()
-        # A text is a text: Spark would put settings and variables of the environment in place of ${...} in a literal.
-        for name in ("spark.sql.variable.substitute", "spark.sql.parser.escapedStringLiterals"):
-            self._session.conf.set(name, "false")
+        for name, value in _OURS.items():
+            self._session.conf.set(name, value)
         return self._session
 
     def run(self, statement: str, settings: Mapping[str, str] = {}) -> list[dict[str, Any]]:

@@ -66,6 +66,11 @@ class Hold:
         with self._renewing:
             self._lease = self._leases.renew(self._lease, self._ttl_ms)
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the lease has ended, as far as the thread that renews it knows."""
+        return self._failure is not None
+
     def leave(self) -> None:
         """Renew the lease no more: it ends by itself."""
         self._ended.set()
@@ -106,8 +111,9 @@ class Hold:
 @contextmanager
 def replaying(
     context: ReplayContext, manifest: str, run_hash: str, *, holder: str | None = None, ttl_ms: int = TTL_MS
-) -> Iterator[None]:
-    """Hold the claim-check store of *context*, if its changefeed has one, while *manifest* is decoded into *run_hash*.
+) -> Iterator[list[Hold]]:
+    """Hold the claim-check store of *context*, if its changefeed has one, while *manifest* is decoded into *run_hash*. Gives what
+    is held.
 
     Never waits for a deletion. Enter it before the decode reads a message, and leave it after the run is recorded: it
     protects objects of messages that Kafka expires meanwhile. After an error the lease ends by itself: the decode may
@@ -118,13 +124,13 @@ def replaying(
     """
     uri = context.changefeed.claim_check_uri
     if uri is None:
-        yield
+        yield []
         return
     subject = Replayed(context.pipeline.name, manifest, run_hash).subject
     lease = context.state.leases.acquire(uri, holder or unique("replay"), "replay", subject, ttl_ms)
     hold = Hold(context.state.leases, lease, ttl_ms)
     try:
-        yield
+        yield [hold]
         hold.verify()
     except HandedOverError as error:
         hold.hand_over(error.holder)

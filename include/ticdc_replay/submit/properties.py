@@ -39,9 +39,13 @@ ROWS_IN_PYTHON = {
 What spark-defaults.conf has for these properties counts no more, unless ``spark.conf`` repeats it. ``extraJavaOptions``, in
 either, come after these options and may say otherwise.
 """
-_ROWS_IN_JVM = frozenset({"reconcile"})
 _REPEATABLE = frozenset({"decode", "scan"})
 """Jobs whose tasks may run twice at a time: each writes files of its own, and only those of one copy get into the index."""
+
+
+def has_rows_in_python(job: str, target: TargetSection | None) -> bool:
+    """Whether the JVM of a *job*, as ``job_properties`` has it, only hands out tasks."""
+    return job != "reconcile" and not (target is not None and target.spark_properties)
 
 
 def job_properties(declared: Pipeline | Store, job: str, target: TargetSection | None = None) -> dict[str, str]:
@@ -52,7 +56,7 @@ def job_properties(declared: Pipeline | Store, job: str, target: TargetSection |
     same work twice, so there speculation is off whatever is declared.
     """
     needed = {} if target is None else target.spark_properties
-    jvm = {} if job in _ROWS_IN_JVM or needed else ROWS_IN_PYTHON
+    jvm = ROWS_IN_PYTHON if has_rows_in_python(job, target) else {}
     if job not in _REPEATABLE:
         return {**jvm, **needed, **spark_properties(declared), "spark.speculation": "false"}
     return {**jvm, "spark.speculation": "true", "spark.speculation.minTaskRuntime": "10s", **spark_properties(declared)}

@@ -33,7 +33,7 @@ class Decode(SparkStep["ReplayContext"]):
 
     def held(
         self, engine: "ReplayContext", job: WrittenJob, spec: JobSpec, holder: str | None = None
-    ) -> AbstractContextManager[None]:
+    ) -> AbstractContextManager[object]:
         from ticdc_replay.stages.window.shared import decoding
 
         assert isinstance(spec, DecodeJob)

@@ -47,7 +47,7 @@ class SparkStep(ABC, Generic[Engine]):
 
     def held(
         self, engine: Engine, job: WrittenJob, spec: JobSpec, holder: str | None = None
-    ) -> AbstractContextManager[None]:
+    ) -> AbstractContextManager[object]:
         """What is held while the job runs, until ``finish`` is done; by *holder*, if it was handed over to it."""
         return nullcontext()
 

@@ -101,8 +101,9 @@ def decoding(
     holder: str | None = None,
     ttl_ms: int = TTL_MS,
     poll_s: float = 5,
-) -> Iterator[None]:
-    """Held while *manifest* is decoded into *run_hash*, until that run is recorded: the lease of ``leases.replaying``.
+) -> Iterator[list[Hold]]:
+    """Held while *manifest* is decoded into *run_hash*, until that run is recorded: the lease of ``leases.replaying``. Gives what
+    is held.
 
     With a *shared* decode, one of several runs does it; the others wait here for its changelog or its failure. After
     HandedOverError its holder has both leases; who goes on enters this as that *holder*, and waits for nobody.
@@ -110,20 +111,20 @@ def decoding(
     Raises LeaseHeldError after ``window.timeout_minutes``, and what ``leases.replaying`` raises.
     """
     if shared is None:
-        with replaying(context, manifest, run_hash, holder=holder):
-            yield
+        with replaying(context, manifest, run_hash, holder=holder) as held:
+            yield held
         return
     with (
-        _alone(context, shared, holder, ttl_ms, poll_s),
-        replaying(context, shared.manifest, shared.run_hash, holder=holder),
+        _alone(context, shared, holder, ttl_ms, poll_s) as alone,
+        replaying(context, shared.manifest, shared.run_hash, holder=holder) as held,
     ):
-        yield
+        yield alone + held
 
 
 @contextmanager
 def _alone(
     context: ReplayContext, shared: SharedDecode, holder: str | None, ttl_ms: int, poll_s: float
-) -> Iterator[None]:
+) -> Iterator[list[Hold]]:
     """Nobody else decodes what *shared* names, or its changelog is there already."""
     leases = context.state.leases
     root = changelog_root(shared.run_hash)
@@ -149,7 +150,7 @@ def _alone(
             continue
         hold = Hold(leases, lease, ttl_ms)
         try:
-            yield
+            yield [hold]
             hold.verify()
         except HandedOverError as error:
             hold.hand_over(error.holder)
@@ -159,4 +160,4 @@ def _alone(
             raise
         hold.release()
         return
-    yield
+    yield []
