@@ -21,7 +21,15 @@ class MaintainTarget(SparkStep["ReplayContext"]):
         from ticdc_replay.stages.upkeep.maintenance import write_maintain_job
 
         answers = context["params"]
-        return write_maintain_job(engine, self.target, tuple(answers["tables"]), dry_run=answers["dry_run"])
+        run = context["dag_run"]
+        asked_at = run.start_date or run.run_after  # of all attempts alike: each finds the job of the first
+        return write_maintain_job(
+            engine,
+            self.target,
+            tuple(answers["tables"]),
+            dry_run=answers["dry_run"],
+            asked_at_ms=int(asked_at.timestamp() * 1000),
+        )
 
     def finish(self, engine: "ReplayContext", job: WrittenJob) -> Finished:
         from ticdc_replay.stages.upkeep.maintenance import maintenance_of

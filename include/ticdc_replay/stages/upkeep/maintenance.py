@@ -19,9 +19,16 @@ def lake_targets(pipeline: Pipeline) -> list[LakeSection]:
 
 
 def write_maintain_job(
-    context: ReplayContext, target_name: str, tables: tuple[str, ...] = (), *, dry_run: bool = False
+    context: ReplayContext,
+    target_name: str,
+    tables: tuple[str, ...] = (),
+    *,
+    dry_run: bool = False,
+    asked_at_ms: int | None = None,
 ) -> WrittenJob:
     """The spec that maintains the target called *target_name*: all its tables, or those of the patterns *tables*.
+
+    *asked_at_ms*, by default now, makes it another job than any before; attempts at one job have the same.
 
     Raises ConfigError if it has no lake tables.
     """
@@ -39,7 +46,7 @@ def write_maintain_job(
         target=known[target_name].model_dump(mode="json", by_alias=True),
         tables=tables or ("*.*",),
         dry_run=dry_run,
-        asked_at_ms=time.time_ns() // 1_000_000,
+        asked_at_ms=time.time_ns() // 1_000_000 if asked_at_ms is None else asked_at_ms,
     )
     return WrittenJob(jobspec.put(context.artifacts, job), job.maintenance_id)
 

@@ -1,7 +1,9 @@
 """The job that maintains lake tables, from the pipeline file to its spec."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from ticdc_replay import jobspec
+from ticdc_replay.airflow.operators.maintain_step import MaintainTarget
 from ticdc_replay.cli.main import app
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.connections import Connection, Connections
@@ -63,6 +66,18 @@ def test_a_job_names_its_target_and_tables_and_gets_what_the_target_needs(write:
     assert Path(submission.script).name == "maintain.py"
     assert "IcebergSparkSessionExtensions" in submission.properties["spark.sql.extensions"]
     assert submission.properties["spark.speculation"] == "false"
+
+
+def test_attempts_of_a_task_are_at_one_job_and_another_run_has_another(write: Write) -> None:
+    began = datetime(2026, 3, 2, tzinfo=UTC)
+    answers = {"tables": ["*.*"], "dry_run": False}
+    with ReplayContext(load_pipeline(write(FILES, ICE)), CONNECTIONS) as context:
+        first, again, later = (
+            MaintainTarget("ice").find(context, {"params": answers, "dag_run": SimpleNamespace(start_date=each)})
+            for each in (began, began, began + timedelta(hours=1))
+        )
+    assert first == again
+    assert later.run_hash != first.run_hash
 
 
 def test_a_target_without_lake_tables_is_refused(write: Write) -> None:
