@@ -9,7 +9,7 @@ PYTEST := $(BIN)/pytest
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop test test-unit test-nightly test-matrix lint format schema emulators bench package audit clean
+.PHONY: help setup demo demo-stop test test-unit test-nightly test-matrix lint format schema emulators tidb bench package audit clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ format: setup ## fix format and lint where possible
 
 schema: setup ## write the JSON Schemas of pipeline and store files
 	@$(BIN)/python -m ticdc_replay.config.json_schema include/pipelines/pipeline.schema.json include/stores/store.schema.json
+
+tidb: setup ## build a TiDB server for the nightly tests: 10 to 20 minutes, with Go; they are skipped without it
+	@$(BIN)/python -m tests.support.tidb
 
 emulators: setup ## fetch emulators of Google's and Azure's storage; tests of these stores are skipped without them
 	@$(BIN)/python -m demo.embedded_stack.emulators

@@ -10,7 +10,7 @@ import sys
 MAIN_PATH = ("replay", "stages", "spark_source", "claim_check", "flat", "load")
 OTHERS = (
     *("protocols", "tables", "scan", "reconcile", "lag", "lake", "pinning_scale"),
-    *("small", "backfill", "warm_airflow", "connect", "parse"),
+    *("small", "backfill", "warm_airflow", "connect", "parse", "verify"),
 )
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # imported where they are used, so that a run of unit tests a
     from tests.support.capture_sets import CaptureSets
     from tests.support.mariadb import Programs
     from tests.support.yarn import Yarn
+    from ticdc_replay.domain.connections import Connection
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -190,6 +191,24 @@ def mariadb_programs() -> Programs:
             f"rows of the upstream are read again from MariaDB {mariadb.VERSION}, whose jar has programs for Linux on x86-64 only"
         )
     return found
+
+
+@pytest.fixture(scope="session")
+def mysql_server(tmp_path_factory: pytest.TempPathFactory, mariadb_programs: Programs) -> Iterator[Connection]:
+    """A MariaDB server for mirrors."""
+    from tests.support import mariadb
+
+    with mariadb.running(tmp_path_factory.mktemp("mariadb"), mariadb_programs) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="session")
+def tidb_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    """A TiDB server for mirrors."""
+    from tests.support import tidb
+
+    with tidb.running(tmp_path_factory.mktemp("tidb"), tidb.required()) as connection:
+        yield connection
 
 
 @pytest.fixture

@@ -7,12 +7,14 @@ in the private file that ``CONNECTIONS_FILE_VARIABLE`` names; elsewhere it finds
 import msgspec
 
 from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changefeed.rules import Dispatch
 from ticdc_replay.changelog.files.layout import changelog_root
 from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.window import Window
+from ticdc_replay.dumps.dialect import Dialect
 from ticdc_replay.snapshot.manifest import SharedInput
 from ticdc_replay.storage import ObjectStore
 
@@ -291,6 +293,51 @@ class MaintainJob(msgspec.Struct, frozen=True, kw_only=True, tag="maintain"):
         return f"maintenance/{self.target['name']}/{self.maintenance_id}.json"
 
 
+class SeedJob(msgspec.Struct, frozen=True, kw_only=True, tag="seed"):
+    """Make the changelog ``<artifacts>/runs/<run_hash>/`` of a dump: the base of mirrors."""
+
+    library_version: str
+    pipeline: str
+    artifacts: str
+    """Root URI of the pipeline's artefacts."""
+    artifacts_connection: str | None
+    dump_connection: str | None
+    """Connection of the store that the dump lies in; None for a folder, or the machine's own identity."""
+    manifest: str
+    """Name of the manifest below the root; its ``base`` is the dump."""
+    input_hash: str
+    window: Window
+    """The dump's TSO alone."""
+    dialect: Dialect
+    zone: str | None
+    """The time zone of the session that Dumpling read in, for TIMESTAMP; None if no table has such a column."""
+    dispatch: Dispatch
+    """Which names and columns the changefeed's events have."""
+    tables: tuple[str, ...]
+    """Patterns; only tables that match are read."""
+    file_rows: int
+    """How many rows a file of the changelog has at most, about."""
+
+    @property
+    def run_hash(self) -> str:
+        """Names the changelog: input, what reading depends on, and the library's version; not how work is divided."""
+        return canonical.hash_of(
+            {
+                "input": self.input_hash,
+                "dialect": self.dialect,
+                "zone": self.zone,
+                "dispatch": self.dispatch,
+                "tables": sorted(self.tables),
+                "library": self.library_version,
+            }
+        )
+
+    @property
+    def changelog_root(self) -> str:
+        """The folder of the changelog, below the root of the artefacts."""
+        return changelog_root(self.run_hash)
+
+
 class Series(msgspec.Struct, frozen=True, kw_only=True, tag="series"):
     """Jobs of several windows that one driver runs in their order: decodes, or loads into one target.
 
@@ -301,7 +348,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, tag="series"):
     """At least one."""
 
 
-OneJob = DecodeJob | LoadJob | ScanJob | ReconcileJob | MaintainJob
+OneJob = DecodeJob | LoadJob | ScanJob | ReconcileJob | MaintainJob | SeedJob
 JobSpec = OneJob | Series
 
 
@@ -317,7 +364,7 @@ def first_of(job: JobSpec) -> OneJob:
 
 
 def kind_of(job: JobSpec) -> str:
-    """``decode``, ``load``, ``scan``, ``reconcile`` or ``maintain``: also the name of the entry script."""
+    """``decode``, ``load``, ``scan``, ``reconcile``, ``maintain`` or ``seed``: also the name of the entry script."""
     return str(first_of(job).__struct_config__.tag)
 
 
@@ -334,6 +381,8 @@ def title_of(job: JobSpec) -> str:
             return f"reconcile {job.store} {job.reconciliation_id[:12]}"
         case MaintainJob():
             return f"maintain {job.pipeline} {job.target['name']}"
+        case SeedJob():
+            return f"seed {job.pipeline} {job.run_hash[:12]}"
         case Series():
             return f"{title_of(first_of(job))} and {len(job.jobs) - 1} more"
 
@@ -352,6 +401,8 @@ def connections_of(job: JobSpec) -> list[str]:
             named += [feed.kafka_connection for feed in job.feeds]
         case ReconcileJob():
             named += [files.artifacts_connection for files in job.decoded]
+        case SeedJob():
+            named.append(job.dump_connection)
         case Series():
             return sorted({conn_id for each in job.jobs for conn_id in connections_of(each)})
     return sorted({str(conn_id) for conn_id in named if conn_id})

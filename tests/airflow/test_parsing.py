@@ -12,11 +12,11 @@ import pytest
 pytestmark = [pytest.mark.airflow, pytest.mark.matrix]
 
 
-def test_each_pipeline_is_a_dag_and_one_for_its_quarantine(parse, pipelines):
+def test_each_pipeline_is_a_dag_and_ones_for_its_quarantine_and_base_load(parse, pipelines):
     pipelines.add("billing", {})
     bag = parse()
     names = ["ticdc_replay_billing", "ticdc_replay_shop"]
-    assert sorted(bag.dags) == sorted([*names, *(f"{name}_quarantine" for name in names)])
+    assert sorted(bag.dags) == sorted(f"{name}{kind}" for name in names for kind in ("", "_quarantine", "_seed"))
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_broken_pipeline_is_a_dag_that_says_why_and_takes_no_other_down(parse,
     pipelines.add("broken", content)
     dags = parse().dags
     dag = dags.pop("ticdc_replay_unusable_pipeline_broken.yaml")
-    assert sorted(dags) == ["ticdc_replay_shop", "ticdc_replay_shop_quarantine"]
+    assert sorted(dags) == ["ticdc_replay_shop", "ticdc_replay_shop_quarantine", "ticdc_replay_shop_seed"]
     assert (dag.dag_display_name, dag.schedule) == ("broken.yaml can't be used", None)
     for shown in (dag.description, dag.doc_md):
         assert message in shown
@@ -48,7 +48,7 @@ def test_of_two_pipelines_of_one_name_the_second_says_so(parse, pipelines):
     assert (
         "another file has the DAG ticdc_replay_shop already" in dags["ticdc_replay_unusable_pipeline_shop2.yaml"].doc_md
     )
-    assert len(dags) == 3
+    assert len(dags) == 4
 
 
 def test_a_file_that_can_not_be_used_stands_in_airflow_by_its_name(signed_in, pipelines):
@@ -132,7 +132,7 @@ def test_a_dag_that_a_cluster_policy_refuses_takes_no_other_down(parse, pipeline
     pipelines.add("billing", {"airflow": {"owner": "nobody"}})
     dags = parse().dags
     assert "an owner that nobody knows" in dags.pop("ticdc_replay_unusable_pipeline_billing.yaml").doc_md
-    assert sorted(dags) == ["ticdc_replay_shop", "ticdc_replay_shop_quarantine"]
+    assert sorted(dags) == ["ticdc_replay_shop", "ticdc_replay_shop_quarantine", "ticdc_replay_shop_seed"]
 
 
 def test_a_file_that_can_not_be_read_stops_no_task_of_others(parse, pipelines, monkeypatch):
@@ -236,6 +236,38 @@ def test_lake_tables_are_maintained_by_a_dag_of_their_own(parse, pipelines):
     assert (dag.timetable.summary, dag.catchup, dag.is_paused_upon_creation) == ("0 3 * * *", False, True)
 
 
+def test_mirrors_are_filled_by_a_dag_that_is_started_by_hand_only(parse, pipelines):
+    dag = parse().dags["ticdc_replay_shop_seed"]
+    edges = {task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks}
+    assert edges == {
+        "snapshot": ["decode"],
+        "decode": ["check"],
+        "check": ["load_lake", "load_warehouse"],
+        "load_warehouse": ["publish"],
+        "load_lake": ["publish"],
+        "publish": [],
+    }
+    assert all(task.doc_md for task in dag.tasks)
+    assert (dag.schedule, dag.max_active_runs, dag.params["targets"]) == (None, 1, ["warehouse"])
+    pipelines.add("shop", {"targets": [{"name": "lake", "type": "parquet", "uri": "file:///dev/null/lake"}]})
+    assert "ticdc_replay_shop_seed" not in parse().dags
+
+
+def test_mirrors_are_compared_with_a_named_upstream_by_a_dag_of_their_own(parse, pipelines):
+    mirror = {"name": "warehouse", "type": "postgres", "connection": "warehouse"}
+    files = {"name": "files", "type": "parquet", "uri": "file:///dev/null/files"}
+    connections = {"kafka": "kafka_shop", "source": "upstream"}
+    pipelines.add("shop", {"targets": [mirror, files]})
+    assert "ticdc_replay_shop_verify" not in parse().dags
+    pipelines.add("shop", {"targets": [mirror, files], "connections": connections})
+    dag = parse().dags["ticdc_replay_shop_verify"]
+    assert [task.task_id for task in dag.tasks] == ["verify_warehouse"]
+    assert (dag.schedule, dag.max_active_runs) == (None, 1)
+    assert dict(dag.params) == {"tables": ["*.*"], "at": "", "share": 0.5}
+    pipelines.add("shop", {"targets": [files], "connections": connections})
+    assert "ticdc_replay_shop_verify" not in parse().dags
+
+
 def test_errors_that_may_pass_are_tried_again_as_the_pipeline_says(parse, pipelines):
     pipelines.add("shop", {"retries": {"attempts": 5, "delay_seconds": 45}})
     tasks = {task.task_id: task for task in parse().dags["ticdc_replay_shop"].tasks}
@@ -271,7 +303,7 @@ import json, socket, sys
 def refuse(*_): raise AssertionError("parsing opened a connection")
 socket.socket.connect = refuse
 from ticdc_replay.airflow.dags import build_dags
-assert len(build_dags({str(pipelines.path)!r})) == 2
+assert len(build_dags({str(pipelines.path)!r})) == 3
 heavy = ["pyspark", "confluent_kafka", "boto3", "pyarrow", "sqlglot"]
 print(json.dumps([name for name in heavy if name in sys.modules]))
 """

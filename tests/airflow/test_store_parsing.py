@@ -8,7 +8,7 @@ import pytest
 
 pytestmark = pytest.mark.airflow
 
-PIPELINE_DAGS = {f"ticdc_replay_{name}{kind}" for name in ("large", "shop") for kind in ("", "_quarantine")}
+PIPELINE_DAGS = {f"ticdc_replay_{name}{kind}" for name in ("large", "shop") for kind in ("", "_quarantine", "_seed")}
 RECONCILIATION, DELETION = "ticdc_replay_store_claims", "ticdc_replay_store_claims_deletion"
 
 

@@ -98,6 +98,7 @@ class Changelog:
         self.input_hash = "0" * 64
         self.selection: tuple[str, ...] = ()
         self.redrives: str | None = None
+        self.base = ""
         self.derived: tuple[ManifestSource, ...] = ()
         self.run_hash = canonical.digest(f"{run} {from_ts} {to_ts}".encode())
         self.history = SchemaHistory()
@@ -115,6 +116,11 @@ class Changelog:
         known = self._files.setdefault(version, (schema, []))[1]
         for part in range(min(files, len(rows))):
             known.append(self._write(schema, version, rows[part::files], len(known)))
+        return self
+
+    def empty(self, schema: TableSchema) -> "Changelog":
+        """Add a table without rows, as a base may have it."""
+        self._files.setdefault(version_of(schema), (schema, []))
         return self
 
     def ddl(self, commit_ts: int, query: str, *, table: str = "shop.orders", type: int = 0) -> "Changelog":
@@ -152,6 +158,7 @@ class Changelog:
             reference_files=(),
             sparse_index_files=(),
             redrives=self.redrives,
+            base=self.base,
             derived=self.derived,
             search=SEARCH,
             report=DecodeReport(
@@ -197,6 +204,13 @@ class Changelog:
         self.offset += len(rows)
         times = [row.commit_ts for row in rows] if self.order == "commit_ts" else [0]
         return DataFile(name, len(rows), path.stat().st_size, min(times), max(times), "topic")
+
+
+def base(folder: Path, snapshot_ts: int, run: str = "base") -> Changelog:
+    """The changelog of a dump that was taken at *snapshot_ts* (TSO)."""
+    made = Changelog(folder, snapshot_ts, snapshot_ts + 1, run)
+    made.base = "file:///dump"
+    return made
 
 
 def rows_of(

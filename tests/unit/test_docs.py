@@ -3,6 +3,7 @@
 import inspect
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
@@ -22,6 +23,7 @@ from ticdc_replay.decode.read.quarantine_writer import DDL_UNREAD, SET_ASIDE
 from ticdc_replay.domain import errors
 from ticdc_replay.domain.limits import BAD_KEY, BAD_NAME, BAD_TYPE, NAME_TOO_LONG, TOO_MANY_COLUMNS
 from ticdc_replay.reconcile.judge.rules import ObjectClass, ReferenceClass
+from ticdc_replay.stages.trace.fates import FateName
 from ticdc_replay.targets.lake.section import MaintenanceSection
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -166,6 +168,11 @@ def test_every_quarantine_reason_of_the_code_is_explained():
     rows = re.findall(r"^\| (`[a-z_`, ]+`) \|", QUARANTINE, flags=re.MULTILINE)
     explained = {reason for row in rows for reason in re.findall(r"\w+", row)}
     assert {reason for reason in explained if f'"{reason}"' not in code} == set()
+
+
+@pytest.mark.parametrize("fate", get_args(FateName))
+def test_every_fate_of_a_row_is_explained(fate: str) -> None:
+    assert f"| `{fate}` |" in USER_GUIDE
 
 
 def test_every_verb_of_the_command_is_in_the_user_guide():

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import msgspec
 from airflow.sdk import Param
@@ -11,9 +11,11 @@ from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.window import PinPolicy, Window
+from ticdc_replay.dumps.dialect import OUTPUT_DIALECTS, Dialect
 
 if TYPE_CHECKING:
     from ticdc_replay.stages.quarantine.entries import Selection
+    from ticdc_replay.stages.seed.pin import SeedRequest
 
 Action = Literal["list", "redrive", "accept"]
 
@@ -217,6 +219,126 @@ def maintain_params() -> dict[str, Param]:
             description="Report sizes and what would be removed; nothing is written",
         ),
     }
+
+
+def seed_params(pipeline: Pipeline) -> dict[str, Param]:
+    """The fields of the trigger form of a base load."""
+    mirrors = [target.name for target in pipeline.targets if target.is_mirror]
+    targets = [target.name for target in pipeline.targets if target.takes_base]
+    common = params(pipeline)
+    default = Dialect()
+    return {
+        "dump": Param(
+            None,
+            type="string",
+            minLength=1,
+            title="Dump",
+            description="URI of the folder that Dumpling wrote to: s3://…, file:///…",
+        ),
+        "consistency": Param(
+            None,
+            type="string",
+            enum=["snapshot", "auto", "flush", "lock", "none"],
+            title="Consistency",
+            description="As Dumpling was given it, auto if it was not: no file of a dump says it",
+        ),
+        "timezone": Param(
+            None,
+            type=["null", "string"],
+            title="Time zone",
+            description="Of Dumpling's session, such as +00:00, if a table has a TIMESTAMP",
+        ),
+        "tables": common["tables"],
+        "targets": Param(
+            mirrors,
+            type="array",
+            items={"type": "string", "enum": targets},
+            minItems=1,
+            uniqueItems=True,
+            examples=targets,
+            title="Targets",
+            description="What to fill: mirrors must be empty",
+        ),
+        "csv_separator": Param(default.separator, type="string", title="--csv-separator"),
+        "csv_delimiter": Param(default.delimiter, type="string", title="--csv-delimiter"),
+        "csv_null_value": Param(default.null_value, type="string", title="--csv-null-value"),
+        "csv_line_terminator": Param("\\r\\n", type="string", enum=["\\r\\n", "\\n"], title="--csv-line-terminator"),
+        "csv_output_dialect": Param("", type="string", enum=list(OUTPUT_DIALECTS), title="--csv-output-dialect"),
+        "no_header": Param(False, type="boolean", title="--no-header"),
+        "escape_backslash": Param(
+            True,
+            type="boolean",
+            title="--escape-backslash",
+            description="Also for SQL files. All as Dumpling was given them",
+        ),
+    }
+
+
+def verify_params() -> dict[str, Param]:
+    """The fields of the trigger form of a comparison."""
+    return {
+        "tables": Param(
+            ["*.*"],
+            type="array",
+            items={"type": "string", "pattern": r"^[^.]+\..+$"},
+            minItems=1,
+            title="Tables",
+            description="schema.table patterns of upstream tables, one a line, with * and ?",
+        ),
+        "at": Param(
+            "",
+            type="string",
+            title="As of",
+            description="TSO or ISO 8601 time with a zone; empty: the end of what is loaded of each table",
+        ),
+        "share": Param(
+            0.5,
+            type="number",
+            exclusiveMinimum=0,
+            maximum=1,
+            title="Share",
+            description="Share of the time that the upstream may work for the comparison; 1: no pauses",
+        ),
+    }
+
+
+def seed_request(context: Mapping[str, Any]) -> "SeedRequest":
+    """The dump that the run is for."""
+    from ticdc_replay.stages.seed.pin import SeedRequest, dump_uri
+
+    answers = context["params"]
+    return SeedRequest(
+        uri=dump_uri(answers["dump"]),
+        consistency=answers["consistency"],
+        zone=answers["timezone"] or None,
+        dialect=Dialect(
+            separator=answers["csv_separator"],
+            delimiter=answers["csv_delimiter"],
+            null_value=answers["csv_null_value"],
+            line_terminator=answers["csv_line_terminator"].replace("\\r", "\r").replace("\\n", "\n"),
+            header=not answers["no_header"],
+            escape_backslash=answers["escape_backslash"],
+            binary=OUTPUT_DIALECTS[answers["csv_output_dialect"]],
+        ),
+    )
+
+
+class VerifyOptions(NamedTuple):
+    """What a comparison is to look at; ``at`` is a TSO, None for the end of what is loaded."""
+
+    tables: tuple[str, ...]
+    at: int | None
+    share: float
+
+
+def verify_options(context: Mapping[str, Any]) -> VerifyOptions:
+    """What the run is to compare. Raises ConfigError if *As of* is no moment."""
+    answers = context["params"]
+    try:
+        at = tso.parse(answers["at"]) if answers["at"].strip() else None
+    except ValueError as error:
+        raise ConfigError(f"As of: {error}") from None
+    return VerifyOptions(tuple(answers["tables"]), at, float(answers["share"]))
 
 
 def quarantine_options(context: Mapping[str, Any]) -> QuarantineOptions:

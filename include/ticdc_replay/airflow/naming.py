@@ -35,9 +35,24 @@ def maintain_dag_id(pipeline: str) -> str:
     return f"{dag_id(pipeline)}_maintain"
 
 
+def seed_dag_id(pipeline: str) -> str:
+    """The DAG that fills the mirrors of *pipeline* from a dump."""
+    return f"{dag_id(pipeline)}_seed"
+
+
 def maintain_task_id(target: str) -> str:
     """The task that maintains the tables of *target*."""
     return f"maintain_{target}"
+
+
+def verify_dag_id(pipeline: str) -> str:
+    """The DAG that compares the mirrors of *pipeline* with the upstream."""
+    return f"{dag_id(pipeline)}_verify"
+
+
+def verify_task_id(target: str) -> str:
+    """The task that compares the mirrors of *target*."""
+    return f"verify_{target}"
 
 
 def window_load_task_id(target: str) -> str:

@@ -33,11 +33,15 @@ VERBS = {
     "run": Verb(_REPLAY, "replay:run", "Replay a window into the pipeline's targets"),
     "coverage": Verb(_REPLAY, "coverage:coverage_command", "Which windows each target holds, and the gaps"),
     "quarantine": Verb(_REPLAY, "quarantine:quarantine", "What was set aside: list, decode again, accept as lost"),
+    "trace": Verb(_CLOSER, "trace:trace_command", "Where the versions of one row are, and what became of each"),
     "snapshot": Verb(_CLOSER, "replay:snapshot", "Pin a window: find its offsets and write its manifest"),
     "prove": Verb(_CLOSER, "replay:prove_command", "Compare a pinned window with Kafka and the object stores"),
     "changelog": Verb(_CLOSER, "upkeep:changelog", "List changelogs, or remove those that nothing needs"),
     "maintain": Verb(_CLOSER, "maintain:maintain", "Compact lake tables, and remove what nothing needs"),
-    "mirror": Verb(_CLOSER, "upkeep:mirror", "Raise the floor of a mirror table, or forget a dropped table"),
+    "mirror": Verb(
+        _CLOSER, "upkeep:mirror", "Fill mirrors from a dump, raise their floor, or forget one that was dropped"
+    ),
+    "verify": Verb(_CLOSER, "verify:verify_command", "Compare mirrors with the upstream, row by row where they differ"),
     "reconcile": Verb(
         _STORES, "reconcile:reconcile", "Compare a store's objects with the messages. Nothing is deleted"
     ),

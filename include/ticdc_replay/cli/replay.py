@@ -192,7 +192,7 @@ def _replay(
                 submit(write_series(context, together), context, master)
     with _noted(failures):
         for run_hash in runs:
-            _show_report(publish(context, run_hash, targets))
+            show_report(publish(context, run_hash, targets))
     return failures
 
 
@@ -289,7 +289,8 @@ def _show_pinned(context: ReplayContext, pinned: PinnedManifest) -> None:
         say(f"not proven: {reason}")
 
 
-def _show_report(report: RunReport) -> None:
+def show_report(report: RunReport) -> None:
+    """Print what a run did."""
     events = report.events
     say(
         f"run {report.run_hash}\n{report.messages.consumed} messages, {events.rows} row events, "

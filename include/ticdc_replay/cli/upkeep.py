@@ -7,6 +7,7 @@ import typer
 from rich.filesize import decimal
 
 from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, opened
+from ticdc_replay.cli.seed import seed
 from ticdc_replay.cli.terminal import say, table, tell
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
@@ -18,7 +19,11 @@ from ticdc_replay.stages.upkeep.prune import Stored, list_changelogs, prune
 changelog = typer.Typer(
     no_args_is_help=True, help="List the changelogs of a pipeline, or remove those that nothing needs."
 )
-mirror = typer.Typer(no_args_is_help=True, help="Raise the floor of a mirror table, or forget a dropped table.")
+mirror = typer.Typer(
+    no_args_is_help=True,
+    help="Fill empty mirrors from a dump, raise the floor of a mirror table, or forget a dropped table.",
+)
+mirror.command()(seed)
 
 UpstreamTable = Annotated[str, typer.Argument(help="The upstream's table: schema.table", metavar="TABLE")]
 Mirror = Annotated[
@@ -76,7 +81,7 @@ def floor(
         raise ConfigError(f"--at: {error}") from None
     with opened(pipeline, connections) as context:
         raised = mirrors.raise_floor(
-            context, _target(context, target), _table_name(table), floor_ts, holds_all_rows=holds_all_rows
+            context, mirror_name(context, target), table_name(table), floor_ts, holds_all_rows=holds_all_rows
         )
     say(
         f"{raised.table}: nothing below {tso.describe(raised.now)} is applied"
@@ -95,7 +100,7 @@ def forget(
 ) -> None:
     """Forget a mirror or history table that was dropped, so that its windows can be loaded again and build it again."""
     with opened(pipeline, connections) as context:
-        name = mirrors.forget(context, _target(context, target), _table_name(table))
+        name = mirrors.forget(context, mirror_name(context, target), table_name(table))
     say(f"{name} is forgotten: load its windows again")
 
 
@@ -120,7 +125,8 @@ def _show(found: Sequence[Stored], *, kept: bool) -> None:
     say(changelogs)
 
 
-def _target(context: ReplayContext, name: str | None) -> str:
+def mirror_name(context: ReplayContext, name: str | None) -> str:
+    """*name*, or the pipeline's only mirror. Raises ConfigError if it has several, or none."""
     if name is not None:
         return name
     found = [target.name for target in context.pipeline.targets if target.is_mirror]
@@ -129,7 +135,8 @@ def _target(context: ReplayContext, name: str | None) -> str:
     return found[0]
 
 
-def _table_name(text: str) -> TableName:
+def table_name(text: str) -> TableName:
+    """The table in *text*, ``schema.table``. Raises ConfigError for another form."""
     schema, dot, name = text.partition(".")
     if not (schema and dot and name):
         raise ConfigError(f"{text!r} is not of the form schema.table")

@@ -68,7 +68,11 @@ class ConnectionsSection(Section):
         None, description="Schema registry of avro and debezium-avro: type http (Confluent) or aws (AWS Glue)"
     )
     source: ConnectionId | None = Field(
-        None, description="The changefeed's upstream (type tidb or mysql), for policies.handle_key_only: reread"
+        None,
+        description="The changefeed's upstream (type tidb or mysql), for policies.handle_key_only: reread and for verify",
+    )
+    dumps: ConnectionId | None = Field(
+        None, description="Store of dumps, for the base load of mirrors (type aws, google_cloud_platform or wasb)"
     )
     artifacts: ConnectionId | None = Field(
         None, description="Store of the artefacts (type aws, google_cloud_platform or wasb); none for file:"
@@ -259,10 +263,10 @@ class Pipeline(Section):
         _unique("targets", [target.name for target in self.targets])
         _unique("definitions", [definition.name for definition in self.definitions])
         check_place("artifacts", self.artifacts, "connections.artifacts", self.connections.artifacts)
-        if (self.policies.handle_key_only == "reread") != (self.connections.source is not None):
+        if self.policies.handle_key_only == "reread" and self.connections.source is None:
             raise ValueError(
-                "connections.source: name the Airflow connection (type tidb or mysql) of the changefeed's upstream where "
-                "policies.handle_key_only is reread, and only there"
+                "connections.source: name the Airflow connection (type tidb or mysql) of the changefeed's upstream, which "
+                "policies.handle_key_only: reread reads"
             )
         for at, target in enumerate(self.targets):
             if self.runner == "local" and target.spark_properties:

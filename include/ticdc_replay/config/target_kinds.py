@@ -21,6 +21,7 @@ GROUP = "ticdc_replay.targets"
 
 _BUILT_IN = {
     "postgres": "ticdc_replay.targets.postgres.section:PostgresTarget",
+    "mysql": "ticdc_replay.targets.mysql.section:MysqlTarget",
     "parquet": "ticdc_replay.targets.parquet.section:ParquetTarget",
     "iceberg": "ticdc_replay.targets.iceberg.section:IcebergTarget",
     "delta": "ticdc_replay.targets.delta.section:DeltaTarget",

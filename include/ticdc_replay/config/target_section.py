@@ -29,6 +29,12 @@ class TargetSection(BaseModel):
         """Whether it holds the last version of each row alone, over all windows."""
 
     @property
+    def takes_base(self) -> bool:
+        """Whether a base can be loaded into it, beside windows that hold the TSO of the dump: not if a window replaces all that
+        is held of its time. A mirror takes one."""
+        return self.is_mirror
+
+    @property
     @abstractmethod
     def rules(self) -> Rules:
         """What it does about each kind of DDL."""
@@ -48,6 +54,11 @@ class TargetSection(BaseModel):
     @abstractmethod
     def description(self) -> str:
         """What it is and where, for people, such as ``PostgreSQL by connection warehouse``."""
+
+    @property
+    def can_be_compared(self) -> bool:
+        """Whether its tables can be compared with their source: whether ``loader`` is a ``comparison.ComparableMirror``."""
+        return False
 
     @property
     def spark_properties(self) -> Mapping[str, str]:

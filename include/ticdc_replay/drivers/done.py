@@ -12,7 +12,7 @@ from ticdc_replay.domain.connections import Connections
 from ticdc_replay.drivers.main import Counts, run_job
 from ticdc_replay.drivers.progress import Progress
 from ticdc_replay.drivers.runner import NumberedTask, TaskRunner, Work
-from ticdc_replay.jobspec import DecodeJob, LoadJob, OneJob, ScanJob, Series
+from ticdc_replay.jobspec import DecodeJob, LoadJob, OneJob, ScanJob, SeedJob, Series
 from ticdc_replay.storage import open_store
 from ticdc_replay.submit.outcome import JobFile
 from ticdc_replay.targets.base import LoadReport
@@ -41,7 +41,7 @@ def _may_be_done(job: OneJob, connections: Connections) -> bool:
     """Whether an attempt at *job* has ended well, as far as its artefacts say. A load's ledger may know better."""
     store = open_store(job.artifacts, connections.get(job.artifacts_connection))
     match job:
-        case DecodeJob():
+        case DecodeJob() | SeedJob():
             changelog = ChangelogStore(store, job)
             index = changelog.index()
             return index is not None and not changelog.lost(index)

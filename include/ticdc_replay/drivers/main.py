@@ -22,6 +22,7 @@ from ticdc_replay.jobspec import (
     MaintainJob,
     ReconcileJob,
     ScanJob,
+    SeedJob,
     Series,
     title_of,
 )
@@ -85,6 +86,10 @@ def run_job(runner: TaskRunner, job: JobSpec, connections: Connections) -> Count
             from ticdc_replay.drivers.maintain import run_maintain
 
             return run_maintain(runner, job, connections).counts
+        case SeedJob():
+            from ticdc_replay.drivers.seed import run_seed
+
+            return {"rows": run_seed(runner, job, connections).report.events.written}
         case Series():
             total: Counter[str] = Counter()
             for number, each in enumerate(job.jobs, 1):

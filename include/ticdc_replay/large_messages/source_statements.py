@@ -16,27 +16,15 @@ from zoneinfo import ZoneInfo
 from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, INTEGER_TYPES, ColumnType
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.tables import TableName
+from ticdc_replay.mysql_protocol import quoted
 
 SESSION = "SET time_zone = '+00:00', sql_mode = '', character_set_results = utf8mb4"
 """TIMESTAMP cells come in UTC, CHAR cells without padding, text in UTF-8."""
 SAFE_POINT = "SELECT VARIABLE_VALUE FROM mysql.tidb WHERE VARIABLE_NAME = 'tikv_gc_safe_point'"
 
-_SYSTEM_SCHEMAS = frozenset(
-    {
-        "information_schema", "inspection_schema", "lightning_task_info", "metrics_schema", "mysql", "performance_schema", "sys",
-        "tidb_cdc", "workload_schema",
-    }
-)  # fmt: skip
-"""Of MySQL, TiDB and its tools: TiCDC replicates none of their tables."""
-
 _MAX_KEY_BYTES = 12_288
 """What TiDB's max-index-length allows at most."""
 _DECIMAL = re.compile(r"-?[0-9]{1,65}(?:\.[0-9]{1,30})?")
-
-
-def is_system_schema(name: str) -> bool:
-    """Whether *name*, in any letter case, is a schema of the server's own."""
-    return name.strip().casefold() in _SYSTEM_SCHEMAS
 
 
 class Statement(NamedTuple):
@@ -54,14 +42,19 @@ def at_snapshot(tso: int) -> Statement:
     return Statement("SET @@tidb_snapshot = %s", (str(tso),))
 
 
-def quoted(name: str) -> str:
-    """*name* as an identifier, in a statement with placeholders."""
-    return "`" + name.replace("`", "``").replace("%", "%%") + "`"
+GENTLE: tuple[Statement, ...] = (Statement("SET @@tidb_distsql_scan_concurrency = 4"),)
+"""Make long reads of the session take less of TiKV than the default of 15 tasks at once. TiDB alone has it: System
+Variables in its documentation."""
 
 
 def show_create(name: TableName) -> Statement:
     """The definition of *name* as of the session's snapshot: the second column of its row."""
     return Statement(f"SHOW CREATE TABLE {quoted(name.schema)}.{quoted(name.table)}")
+
+
+def show_columns(name: TableName) -> Statement:
+    """The columns of *name* as of the session's snapshot: name, type and collation are the first three of a row."""
+    return Statement(f"SHOW FULL COLUMNS FROM {quoted(name.schema)}.{quoted(name.table)}")
 
 
 def select_rows(definition: TableDefinition, key: Sequence[str], values: Sequence[tuple[Any, ...]]) -> Statement:

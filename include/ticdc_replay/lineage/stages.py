@@ -69,6 +69,9 @@ class DecodedRun:
         changelogs = [Dataset(namespace=folder.namespace, name=folder.name, version=run_hash) for run_hash in runs]
         if self.manifest.derived:
             return tuple(changelogs)
+        if self.manifest.base is not None:
+            dump = of_uri(self.manifest.base.uri)
+            return (Dataset(namespace=dump.namespace, name=dump.name),)
         # What windows share is decoded within the run of one of them, so each names its topics.
         topics = [
             Dataset(

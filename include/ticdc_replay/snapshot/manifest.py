@@ -79,6 +79,15 @@ class SharedInput(msgspec.Struct, frozen=True):
     window: Window
 
 
+class BaseInput(msgspec.Struct, frozen=True):
+    """A dump of the upstream at the window's first TSO."""
+
+    uri: str
+    """Of its folder."""
+    files: PinnedFile
+    """Its tables, with their definitions and files (``dumps.survey.Dump``)."""
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The immutable input of one window. Written once as canonical JSON, named by ``input_hash``."""
 
@@ -112,6 +121,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The changelogs that the window is taken from instead of Kafka: their windows are disjoint, in order, and make it up."""
     shared: SharedInput | None = None
     """The wider window that the window is taken from, once that is decoded."""
+    base: BaseInput | None = None
+    """The dump that is read instead of Kafka; there are no topics then."""
     pinned_at_ms: int
 
     @property
@@ -128,7 +139,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             del content["redrive"]["messages"]["uri"]
         if content["pin"] == "first":
             del content["pin"]
-        for member in ("cluster_id", "derived", "shared", "all_earlier_ddl"):
+        if content["base"] is not None:
+            del content["base"]["files"]["uri"]
+        for member in ("cluster_id", "derived", "shared", "all_earlier_ddl", "base"):
             if not content[member]:
                 del content[member]
         return canonical.hash_of(content)
@@ -142,7 +155,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def reads_kafka(self) -> bool:
         """Whether ranges of Kafka are decoded, and not what was read from it before."""
-        return self.redrive is None and not self.derived and self.shared is None
+        return self.redrive is None and not self.derived and self.shared is None and self.base is None
 
     @property
     def row_window(self) -> Window | None:

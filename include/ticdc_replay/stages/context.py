@@ -92,7 +92,15 @@ class ReplayContext:
 def connection_ids(pipeline: Pipeline) -> tuple[str, ...]:
     """Every connection that a run of *pipeline* resolves: all it names but Spark's, which only the submitting task needs."""
     named = pipeline.connections
-    ids = [named.kafka, named.claim_check, named.schema_registry, named.source, named.artifacts, named.state]
+    ids = [
+        named.kafka,
+        named.claim_check,
+        named.schema_registry,
+        named.source,
+        named.dumps,
+        named.artifacts,
+        named.state,
+    ]
     ids += [conn_id for target in pipeline.targets for conn_id in target.connection_ids]
     return tuple(sorted({conn_id for conn_id in ids if conn_id is not None}))
 

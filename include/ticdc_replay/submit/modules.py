@@ -1,7 +1,17 @@
 """Which modules a job needs, by name: for workers that import them before their first task."""
 
 from ticdc_replay.config.target_kinds import read_section
-from ticdc_replay.jobspec import DecodeJob, JobSpec, LoadJob, MaintainJob, ReconcileJob, ScanJob, first_of, kind_of
+from ticdc_replay.jobspec import (
+    DecodeJob,
+    JobSpec,
+    LoadJob,
+    MaintainJob,
+    ReconcileJob,
+    ScanJob,
+    SeedJob,
+    first_of,
+    kind_of,
+)
 
 _OF_TASKS: dict[type, str] = {
     DecodeJob: "ticdc_replay.decode.read.split",
@@ -9,6 +19,7 @@ _OF_TASKS: dict[type, str] = {
     ScanJob: "ticdc_replay.reconcile.look.scan",
     ReconcileJob: "ticdc_replay.reconcile.judge.judgement",
     MaintainJob: "ticdc_replay.targets.lake.tombstones",
+    SeedJob: "ticdc_replay.dumps.table_rows",
 }
 
 

@@ -39,7 +39,7 @@ ROWS_IN_PYTHON = {
 What spark-defaults.conf has for these properties counts no more, unless ``spark.conf`` repeats it. ``extraJavaOptions``, in
 either, come after these options and may say otherwise.
 """
-_REPEATABLE = frozenset({"decode", "scan"})
+_REPEATABLE = frozenset({"decode", "scan", "seed"})
 """Jobs whose tasks may run twice at a time: each writes files of its own, and only those of one copy get into the index."""
 
 
@@ -49,8 +49,8 @@ def has_rows_in_python(job: str, target: TargetSection | None) -> bool:
 
 
 def job_properties(declared: Pipeline | Store, job: str, target: TargetSection | None = None) -> dict[str, str]:
-    """As ``spark_properties``, for the *job* of this name: ``decode``, ``load``, ``scan``, ``reconcile`` or ``maintain``;
-    a load, and maintenance, are of *target*.
+    """As ``spark_properties``, for the *job* of this name: ``decode``, ``load``, ``scan``, ``reconcile``, ``maintain`` or
+    ``seed``; a load, and maintenance, are of *target*.
 
     Slow tasks are started a second time where that is safe and the cluster has room; tasks of a load would do to a target the
     same work twice, so there speculation is off whatever is declared.

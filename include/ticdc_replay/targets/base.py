@@ -1,13 +1,15 @@
 """The contract of a target, and what a load reports."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
+from ticdc_replay.changelog.cells.written import WrittenCell
 from ticdc_replay.changelog.files.index import ChangelogIndex, DataFile
 from ticdc_replay.changelog.files.reading import file_name
+from ticdc_replay.changelog.files.version_order import VersionOrder
 from ticdc_replay.config.target_rules import DdlPolicy
 from ticdc_replay.config.target_section import TargetSection
 from ticdc_replay.domain.connections import Connection, Connections
@@ -186,6 +188,25 @@ class Loaded(msgspec.Struct, frozen=True):
     other_runs: tuple[HeldTable, ...] = ()
 
 
+class FoundRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What a target has of one row of the upstream, as ``Target.find_row`` found it."""
+
+    where: str
+    """The table or folder."""
+    keeps: Literal["row", "window", "all"] = "row"
+    """Which versions stay: the last of each row, the last of each row in each window, or all."""
+    not_looked: str = ""
+    """Why the row was not looked for, and how a person can; empty if it was."""
+    version: int | None = None
+    """Of the row, or of its delete; None if the target has neither."""
+    order: VersionOrder = "commit_ts"
+    """What ``version`` is: a commitTs (TSO), or a place."""
+    is_deleted: bool = False
+    """Whether ``version`` is that of a delete."""
+    floor_ts: int = 0
+    """Nothing below it is applied (TSO)."""
+
+
 class Target(ABC, Generic[Config]):
     """One kind of target. Lives in the driver; what runs elsewhere are the tasks it hands to ``Execute``."""
 
@@ -206,6 +227,19 @@ class Target(ABC, Generic[Config]):
         can't hold, if policy stops; CommitStateUnknownError if the connection broke in a commit; TransientError if the
         target is away.
         """
+
+    def find_row(self, pipeline: str, table: TableName, key: Mapping[str, WrittenCell]) -> FoundRow:
+        """Look up what the target has now of the row of *table* with *key*, the cells of its handle key by column. No column
+        holds a cell with ``exact``, only files in the changelog's layout. *pipeline* is who asks. Changes no row. Raises
+        TransientError if the target is away.
+
+        Here: nothing is looked at.
+        """
+        return FoundRow(
+            where=self.config.description,
+            keeps="row" if self.config.is_mirror else "all",
+            not_looked=f"a target of type {self.config.type} can't be asked for one row: look there yourself",
+        )
 
 
 class FloorRaised(msgspec.Struct, frozen=True):

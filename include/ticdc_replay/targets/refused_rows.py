@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 
 from ticdc_replay.changelog.copies.fold import place_of
 from ticdc_replay.changelog.files.side_files import SideFile, read_groups
+from ticdc_replay.domain.errors import ArtifactNotFoundError
+from ticdc_replay.domain.messages import EventPlace
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.storage.base import ObjectStore
 
@@ -91,6 +93,27 @@ def read_refused(store: ObjectStore, names: Iterable[str], table: TableName) -> 
                     for *place, ts in zip(*(column.to_pylist() for column in cells.columns), strict=True)
                 )
     return list(rows.values())
+
+
+def read_reasons(store: ObjectStore, names: Iterable[str], table: TableName) -> dict[EventPlace, list[str]]:
+    """Why the rows of *table* in the files *names* were set aside, by place: column and reason of each cell. Raises
+    ArtifactNotFoundError if a file is gone."""
+    filesystem, base = store.arrow_filesystem()
+    found: dict[EventPlace, list[str]] = {}
+    for name in names:
+        try:
+            with pq.ParquetFile(f"{base}/{name}", filesystem=filesystem) as file:
+                for batch in read_groups(file, ["schema", "table", *_PLACE, "column", "reason"]):
+                    of_table = pc.and_(pc.equal(batch["schema"], table.schema), pc.equal(batch["table"], table.table))
+                    cells = batch.filter(of_table).select([*_PLACE, "column", "reason"])
+                    for *place, column, reason in zip(*(each.to_pylist() for each in cells.columns), strict=True):
+                        text = f"column {column}: {reason}" if column else reason
+                        found.setdefault(EventPlace(*place), []).append(text)
+        except FileNotFoundError:
+            raise ArtifactNotFoundError(
+                f"{store.uri(name)}, rows that a load set aside, is gone: reload the window"
+            ) from None
+    return found
 
 
 def describe(table: TableName, handle_key: Sequence[str], batch: pa.RecordBatch, refused: Sequence[Refused]) -> str:

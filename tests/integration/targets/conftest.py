@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.support.target_rigs import LakeRig, MirrorRig, PostgresRig
+from tests.support.target_rigs import LakeRig, MirrorRig, MysqlRig, PostgresRig
 
 TARGET: dict[str, object] = {"type": "postgres", "name": "mirror", "connection": "target"}
 
@@ -22,12 +22,29 @@ def mirror(make_database: Callable[[], str]) -> Mirror:
     return Mirror(make_database())
 
 
+SERVERS = {"mysql": "mysql_server", "tidb": "tidb_server"}
+"""The fixture of each kind's server."""
+
+
+@pytest.fixture(params=list(SERVERS))
+def mysql_mirror(request: pytest.FixtureRequest) -> MysqlRig:
+    """An empty mirror in MariaDB, and in TiDB."""
+    return MysqlRig(request.getfixturevalue(SERVERS[request.param]))
+
+
+@pytest.fixture(params=list(SERVERS))
+def make_mysql_mirror(request: pytest.FixtureRequest) -> Callable[[], MysqlRig]:
+    """Makes empty mirrors in MariaDB, and in TiDB."""
+    return partial(MysqlRig, request.getfixturevalue(SERVERS[request.param]))
+
+
 @pytest.fixture
 def artifacts(tmp_path: Path) -> Path:
     return tmp_path / "artifacts"
 
 
-KINDS = ["postgres", "iceberg", "delta"]
+KINDS = ["postgres", "mysql", "tidb", "iceberg", "delta"]
+"""``mysql`` is MariaDB: its server comes from Maven Central."""
 
 
 @pytest.fixture(params=KINDS)
@@ -43,6 +60,8 @@ def make_mirror(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], 
 
 
 def _maker(request: pytest.FixtureRequest, folder: Path) -> Callable[[], MirrorRig]:
+    if request.param in SERVERS:
+        return partial(MysqlRig, request.getfixturevalue(SERVERS[request.param]))
     if request.param == "postgres":
         make_database: Callable[[], str] = request.getfixturevalue("make_database")
         return lambda: PostgresRig(make_database())
@@ -77,6 +96,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if not isinstance(item, pytest.Function) or Path(__file__).parent not in item.path.parents:
         return
     values = getattr(item, "callspec", NoParameters).params
+    if "tidb" in values.values():
+        item.add_marker(pytest.mark.nightly)
     if "delta" in values.values() and item.originalname not in WITH_DELTA:
         item.add_marker(pytest.mark.nightly)
     if "iceberg" in values.values() and values.get("order", (0, 1)) not in EACH_TIME:

@@ -22,7 +22,7 @@ from ticdc_replay.targets.load import load
 pytestmark = pytest.mark.integration
 
 
-SHARES = {"postgres": 0.06, "iceberg": 0.04, "delta": 0.01}
+SHARES = {"postgres": 0.06, "mysql": 0.04, "tidb": 0.04, "iceberg": 0.04, "delta": 0.01}
 """Of the examples of a profile: a lake takes seconds for each, and Delta has its turn at night."""
 
 

@@ -78,7 +78,7 @@ def applied_in_order(versions: list[Row]) -> list[tuple[int, str, int, int]]:
     return sorted((*key, *rest) for key, rest in rows.items())
 
 
-SHARES = {"postgres": 0.2, "iceberg": 0.02, "delta": 0.01}
+SHARES = {"postgres": 0.2, "mysql": 0.1, "tidb": 0.1, "iceberg": 0.02, "delta": 0.01}
 """How many examples a kind of mirror has time for."""
 
 

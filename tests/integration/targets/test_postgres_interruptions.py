@@ -25,7 +25,7 @@ from ticdc_replay.domain.errors import (
 )
 from ticdc_replay.targets.base import LoadReport
 from ticdc_replay.targets.load import load
-from ticdc_replay.targets.postgres import stage
+from ticdc_replay.targets.mirror import stager
 from ticdc_replay.targets.postgres.settings import PostgresSettings
 
 pytestmark = pytest.mark.integration
@@ -163,13 +163,13 @@ def test_a_commit_whose_answer_is_lost_is_found_in_the_ledger(mirror: Mirror, ch
 def test_a_worker_that_loses_its_connection_while_it_copies_can_be_tried_again(
     mirror: Mirror, changelog: Changelog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    convert = stage.stage_rows
+    convert = stager.stage_rows
 
     def convert_and_kill(*arguments: Any) -> Any:
         kill(mirror.dsn, "query LIKE 'COPY%'")
         return convert(*arguments)
 
-    monkeypatch.setattr(stage, "stage_rows", convert_and_kill)
+    monkeypatch.setattr(stager, "stage_rows", convert_and_kill)
     with pytest.raises(TransientError, match="cannot stage rows"):
         mirror.load(changelog)
     assert mirror.rows(ORDERS_NOW) == BEFORE

@@ -47,6 +47,7 @@ def test_the_script_of_each_kind_of_job_is_in_the_library(uri, pipeline):
         "maintain",
         "reconcile",
         "scan",
+        "seed",
     ]
     assert submission.arguments == [uri, submission.attempt]
     assert submission.attempt != Submission(uri, ALL, pipeline).attempt

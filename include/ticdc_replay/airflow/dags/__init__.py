@@ -16,15 +16,19 @@ from ticdc_replay.airflow.dags.deletion import build_deletion_dag
 from ticdc_replay.airflow.dags.maintain import build_maintain_dag
 from ticdc_replay.airflow.dags.pipeline import build_dag
 from ticdc_replay.airflow.dags.quarantine import build_quarantine_dag
+from ticdc_replay.airflow.dags.seed import build_seed_dag
 from ticdc_replay.airflow.dags.store import build_store_dag
+from ticdc_replay.airflow.dags.verify import build_verify_dag
 from ticdc_replay.airflow.markdown import code
 from ticdc_replay.airflow.naming import (
     dag_id,
     deletion_dag_id,
     maintain_dag_id,
     quarantine_dag_id,
+    seed_dag_id,
     store_dag_id,
     unusable_dag_id,
+    verify_dag_id,
 )
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.load_store import PIPELINE_SUFFIXES, LoadPipeline
@@ -38,11 +42,11 @@ _NAME = re.compile(r"^name: *[\"']?([a-z][a-z0-9_]*)", re.MULTILINE)
 def build_dags(pipelines: str | Path, stores: str | Path | None = None) -> dict[str, DAG]:
     """The DAGs of the pipeline files in the folder *pipelines* and of the store files in the folder *stores*, by id.
 
-    For ``globals().update(build_dags(…))`` in a DAG file. A pipeline has a DAG, one for its
-    quarantine, and one that maintains its lake tables, if it has any; a store has one, and
-    one that deletes, if its policy allows that. A file that can't be used takes no other down: a DAG with the file's name shows
-    the error. Where Airflow parses the DAG file to run a task, that task's DAG alone is made. Without the folder *stores* there
-    are no stores.
+    For ``globals().update(build_dags(…))`` in a DAG file. A pipeline has a DAG, one for its quarantine, one that maintains its
+    lake tables, if it has any, one that fills its mirrors from a dump, if it has any, and one that compares them with the
+    upstream, if it names that; a store has one, and one that deletes, if its policy allows that. A file that can't be used takes
+    no other down: a DAG with the file's name shows the error. Where Airflow parses the DAG file to run a task, that task's DAG
+    alone is made. Without the folder *stores* there are no stores.
 
     Raises ConfigError where the folder *pipelines* is missing, and what is wrong with the file whose task is to be run.
     """
@@ -106,10 +110,15 @@ def _pipeline_files(folder: Path, load: LoadPipeline) -> Iterator[_File]:
             partial(build_dag, path, load),
             partial(build_quarantine_dag, path, load),
             partial(build_maintain_dag, path, load),
+            partial(build_seed_dag, path, load),
+            partial(build_verify_dag, path, load),
         )
-        yield _File(
-            path, "pipeline", lambda name: (dag_id(name), quarantine_dag_id(name), maintain_dag_id(name)), builders
-        )
+        yield _File(path, "pipeline", _pipeline_dag_ids, builders)
+
+
+def _pipeline_dag_ids(name: str) -> tuple[str, ...]:
+    names = quarantine_dag_id(name), maintain_dag_id(name), seed_dag_id(name), verify_dag_id(name)
+    return dag_id(name), *names
 
 
 def _store_files(pipelines: Path, stores: str | Path | None, load: LoadPipeline) -> Iterator[_File]:

@@ -77,11 +77,49 @@ A Spark job: compacts the tables of one target, and removes old snapshots, orpha
 meanwhile. Repeating it is harmless.
 """
 
+PIN_DUMP = """
+Looks at the dump: its tables, its files, and the TSO of its snapshot. The list of files is written once; a repeat of the run
+reads the same files. Checks that Kafka, or changelogs up to where Kafka begins, hold all that committed after that TSO.
+
+*It fails with ConfigError:* the dump is not of a snapshot of TiDB, or the form lacks what no file of a dump says.
+"""
+
+READ_DUMP = """
+A Spark job: reads the files of the dump, a task for each, into a **changelog** of that TSO alone. One that is complete is not
+read again.
+
+*It fails with WrongRowError:* the message has the file and the row. Often an option of the form is not what Dumpling was given.
+"""
+
+CHECK_BASE = """
+Records the changelog, and the definitions that the dump's tables have from its TSO on.
+"""
+
+_SEED = """
+### {name}, base load
+
+Fills empty mirrors of pipeline `{name}` from a dump by Dumpling: **Trigger** with the form. Older windows change nothing in them
+afterwards, and newer ones continue from there. `ticdc-replay mirror seed` does the same from a shell. `docs/seed.md` explains
+what Dumpling must be given.
+"""
+
 _MAINTAIN = """
 ### {name}, maintenance
 
 Keeps the lake tables of pipeline `{name}` small and fast to read. `maintenance` of a target says what is kept, and when this
 DAG runs. `ticdc-replay maintain` does the same from a shell. `docs/operations.md` explains each step.
+"""
+
+VERIFY = """
+Compares the mirrors of one target with the upstream as of the end of what is loaded, by checksums in both databases. Fails and
+names what differs, if anything does. Loads may run meanwhile.
+"""
+
+_VERIFY = """
+### {name}, comparison with the upstream
+
+Are the mirrors of pipeline `{name}` what the upstream was? **Trigger** with the form. `ticdc-replay verify` does the same from a
+shell. `docs/verify.md` explains what is compared, and what a difference means.
 """
 
 _LOAD = """
@@ -135,6 +173,16 @@ def quarantine(pipeline: str) -> str:
 def maintain(pipeline: str) -> str:
     """The page of the DAG that maintains lake tables."""
     return _MAINTAIN.format(name=pipeline)
+
+
+def seed(pipeline: str) -> str:
+    """The page of the DAG that fills mirrors from a dump."""
+    return _SEED.format(name=pipeline)
+
+
+def verify(pipeline: str) -> str:
+    """The page of the DAG that compares mirrors with the upstream."""
+    return _VERIFY.format(name=pipeline)
 
 
 def load(pipeline: str, target: TargetSection) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ticdc_replay.airflow.form import run_options
 from ticdc_replay.airflow.naming import CHECK
 from ticdc_replay.airflow.operators.base import EmitsLineage, ReplayOperator, logged
 from ticdc_replay.airflow.xcom import Checked, pull
@@ -16,9 +15,11 @@ class PublishOperator(EmitsLineage, ReplayOperator):
         from ticdc_replay.stages.load import lineage
         from ticdc_replay.stages.load.publish import publish
 
-        run_hash = pull(context, CHECK, Checked).run_hash
+        checked = pull(context, CHECK, Checked)
+        run_hash = checked.run_hash
         with self.opened() as replay:
-            targets = run_options(context).targets
+            # In the order of the pipeline file, which an XCom does not keep.
+            targets = [target.name for target in replay.pipeline.targets if target.name in checked.loads]
             report = publish(replay, run_hash, targets)
             self.lineage = lineage.published(replay, run_hash, targets)
         events = report.events

@@ -134,6 +134,37 @@ class LoadAgain(LoadTarget):
         return (checked.window_loads if self.window else checked.loads).get(self.target)
 
 
+@dataclass(frozen=True)
+class ReadDump(SparkStep["ReplayContext"]):
+    """Reads the pinned dump into a changelog."""
+
+    def find(self, engine: "ReplayContext", context: Mapping[str, Any]) -> WrittenJob:
+        return pull(context, SNAPSHOT, Pinned).decode
+
+    def finish(self, engine: "ReplayContext", job: WrittenJob) -> Finished:
+        from ticdc_replay.changelog.files.reading import read_index
+        from ticdc_replay.stages.load import lineage
+        from ticdc_replay.stages.load.recording import record_decode
+
+        index = read_index(engine.artifacts, job.run_hash)
+        record_decode(engine, index)
+        summary = {"rows": index.report.events.written, "tables": [str(name) for name in index.table_names()]}
+        return Finished(summary, lineage.decoded(engine, job.run_hash))
+
+
+@dataclass(frozen=True)
+class LoadBase(LoadTarget):
+    """Loads the changelog of a dump into one target. Skipped where the run's form leaves the target out."""
+
+    def skip(self, context: Mapping[str, Any]) -> str | None:
+        if self.target in context["params"]["targets"]:
+            return None
+        return f"Target {self.target} is not among the targets of this run"
+
+    def find(self, engine: "ReplayContext", context: Mapping[str, Any]) -> WrittenJob:
+        return _begun(engine, pull(context, CHECK, Checked).loads[self.target], reload=False)
+
+
 def _begun(engine: "ReplayContext", job: WrittenJob, *, reload: bool) -> WrittenJob:
     """*job*, a load that begins now. Its spec may be much older: somebody clears the task after the window was pinned again."""
     from ticdc_replay.changelog.files.reading import read_index

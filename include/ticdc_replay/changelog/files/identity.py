@@ -85,6 +85,12 @@ def identities(
     return Identities(list(map(_digest, key_bytes)), list(map(_digest, version_bytes, seeds)))
 
 
+def key_hashes(keys: Sequence[tuple[Any, ...]], names: tuple[str, ...]) -> list[bytes]:
+    """The identities of rows within their table, as in ``Identities.keys``, given their *keys* with the columns *names*."""
+    names_bytes = _encode(names)
+    return [_digest(names_bytes + encoded) for encoded in map(_encode, keys)]
+
+
 def ambiguous_keys(shape: Shape, rows: Sequence[RowEvent]) -> dict[int, str]:
     """Positions of those of *rows*, which have *shape*, whose key may be that of several rows of the upstream, and why.
 

@@ -195,6 +195,9 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     """The changelogs that this one's files, or the rows of them that count, belong to."""
     redrives: str | None = None
     """For a re-drive, the run whose quarantine was decoded: this changelog is a part of the window, to be added to that run."""
+    base: str = ""
+    """For a base, the URI of the dump: each row of the upstream at the window's first TSO is an upsert of that commitTs, and the
+    window has no other. Empty for the changes of a window."""
     report: DecodeReport
     took_ms: int = 0
     """How long the decode took, by the clock; 0 for versions that did not record it."""
@@ -203,6 +206,11 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     def identities(self) -> dict[str, TopicIdentity]:
         """The topics of the window, by name; without cluster where that is not known."""
         return {name: TopicIdentity(self.cluster_id or "", name, id_) for name, id_ in self.topic_ids.items()}
+
+    @property
+    def is_base(self) -> bool:
+        """Whether it holds the rows of tables at a TSO, from a dump."""
+        return bool(self.base)
 
     def files(self) -> frozenset[str]:
         """The names of its own files, relative to its root, but for the index itself."""

@@ -33,7 +33,7 @@ def batches_of(
 
     Row groups whose statistics show that no row of theirs is in *only* are not read; what is read may hold other rows, too.
     """
-    for groups, start in _runs(file.metadata, _groups_in(file.metadata, only)):
+    for groups, start in _runs(file.metadata, groups_in(file.metadata, only)):
         at = start
         for batch in file.iter_batches(rows, row_groups=groups, columns=columns):
             yield at, batch
@@ -126,7 +126,8 @@ def groups_with(metadata: Any, positions: npt.NDArray[np.int64]) -> tuple[list[i
     return groups, shifted
 
 
-def _groups_in(metadata: Any, only: Window | None) -> list[int]:
+def groups_in(metadata: Any, only: Window | None) -> list[int]:
+    """The row groups that may have a row with its commitTs in *only*, by their statistics; all where it is None."""
     every = range(metadata.num_row_groups)
     if only is None or metadata.num_rows == 0:
         return list(every)

@@ -18,7 +18,8 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.errors import ArtifactCorruptError, ArtifactExistsError, ArtifactNotFoundError
-from ticdc_replay.jobspec import DecodeJob
+from ticdc_replay.dumps.survey import Dump
+from ticdc_replay.jobspec import DecodeJob, SeedJob
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest, ManifestSource, PinnedFile, RedrivenMessages
@@ -31,13 +32,13 @@ log = logging.getLogger(__name__)
 class ChangelogStore:
     """The artefacts of one decode. ``root`` is the changelog's folder below the store's root."""
 
-    def __init__(self, store: ObjectStore, job: DecodeJob) -> None:
+    def __init__(self, store: ObjectStore, job: DecodeJob | SeedJob) -> None:
         self._store = store
         self._job = job
         self.root = job.changelog_root
 
     @classmethod
-    def open(cls, job: DecodeJob, connections: Connections) -> "ChangelogStore":
+    def open(cls, job: DecodeJob | SeedJob, connections: Connections) -> "ChangelogStore":
         """The store that *job* names."""
         return cls(open_store(job.artifacts, connections.get(job.artifacts_connection)), job)
 
@@ -70,6 +71,17 @@ class ChangelogStore:
                 f"{manifest.schemas.uri} does not have the hash in its name; pin the window again (repin)"
             )
         return SchemaHistory.decode(content)
+
+    def dump(self, manifest: Manifest) -> Dump:
+        """The tables and files of the dump that *manifest* names. Raises ArtifactCorruptError where that is none, or not the
+        pinned one."""
+        if manifest.base is None:
+            raise ArtifactCorruptError(f"{self._store.uri(self._job.manifest)} names no dump")
+        pinned = manifest.base.files
+        content = self._store.get(pinned.name)
+        if canonical.digest(content) != pinned.sha256:
+            raise ArtifactCorruptError(f"{pinned.uri} does not have the hash in its name; seed again")
+        return msgspec.json.decode(content, type=Dump)
 
     def messages(self, redriven: RedrivenMessages) -> str:
         """The path, in the filesystem of ``arrow_root``, of the messages that are decoded instead of a range of Kafka.

@@ -46,7 +46,7 @@ def forget(context: ReplayContext, target: str, table: TableName) -> str:
     Entries of such re-drives are open again. Safe to repeat. Raises ConfigError if *target* has no ledger, and what
     ``RebuildableTarget.forget`` raises.
     """
-    pipeline, rebuilt = context.pipeline.name, _opened(context, target)
+    pipeline, rebuilt = context.pipeline.name, opened_target(context, target)
     if not isinstance(rebuilt, RebuildableTarget):
         raise ConfigError(f"{target} has no ledger, and nothing to forget: load its windows again with reload")
     rebuilt.require_gone(pipeline, table)
@@ -67,14 +67,15 @@ def _redrives_with(context: ReplayContext, place: str, table: TableName) -> list
 
 
 def _mirror(context: ReplayContext, name: str) -> Mirror[Any]:
-    target = _opened(context, name)
+    target = opened_target(context, name)
     if not isinstance(target, Mirror):
         mirrors = [target.name for target in context.pipeline.targets if target.is_mirror]
         raise ConfigError(f"{name} is not a mirror of the pipeline; its mirrors: {', '.join(mirrors) or 'none'}")
     return target
 
 
-def _opened(context: ReplayContext, name: str) -> AnyTarget:
+def opened_target(context: ReplayContext, name: str) -> AnyTarget:
+    """The target called *name*. Raises ConfigError if the pipeline has none such."""
     section = next((target for target in context.pipeline.targets if target.name == name), None)
     if section is None:
         names = ", ".join(target.name for target in context.pipeline.targets)

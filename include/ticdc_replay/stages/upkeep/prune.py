@@ -107,6 +107,9 @@ class _Pruning:
         if stored.decoded_at > self._before:
             yield "not old enough"
             return  # the other questions cost more
+        if index.is_base:
+            yield "it is the base of mirrors"
+            return
         if stored.redrives is not None:
             if stored.redrives in self._indexes and stored.redrives not in self._gone:
                 yield f"came out of the quarantine of run {stored.redrives[:12]}, which is kept"

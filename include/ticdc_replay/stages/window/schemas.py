@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping
 
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.topics import TopicIdentity
+from ticdc_replay.domain.tso import MAX_TSO
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.schemas.epochs import Epoch
 from ticdc_replay.schemas.history import SchemaHistory
 from ticdc_replay.schemas.unread import UnreadDdl, forgetting
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.window.base_definitions import base_epochs
 from ticdc_replay.stages.window.look_back import look_back
 from ticdc_replay.stages.window.searched_ddl import Reach, reaches
 
@@ -54,7 +56,8 @@ def all_schemas(context: ReplayContext) -> SchemaHistory:
     """All that is known of the pipeline's tables by now, of whatever time. Reads no message."""
     state, name = context.state, context.pipeline.name
     history = _declared(context).with_epochs(state.ddl.earlier_epochs(name))
-    return history.with_ddls(known.event for known in state.ddl.all(name)).with_versions(state.table_versions.all(name))
+    history = history.with_ddls(known.event for known in state.ddl.all(name))
+    return _with_bases(context, history, MAX_TSO).with_versions(state.table_versions.all(name))
 
 
 def _history(
@@ -89,7 +92,7 @@ def _history(
             or reach.known_from <= epoch.after < reach.ddl_from
         )
     ]
-    history = declared.with_epochs(earlier).with_ddls(counting)
+    history = _with_bases(context, declared.with_epochs(earlier).with_ddls(counting), window.to_ts)
     # A table may come into a topic from another one, whose DDL is known from further back. What it became there counts no more,
     # from the moment it came: DDL that is not known may have changed it at once. ``known_from`` may be later than the window;
     # from then on it is what a person declares, until the next DDL.
@@ -105,6 +108,17 @@ def _history(
             if before is not None:
                 forgotten.append(Epoch(epoch.name, known_from - 1, before))
     return history.with_epochs(forgotten).with_versions(state.table_versions.all(name))
+
+
+def _with_bases(context: ReplayContext, history: SchemaHistory, until_ts: int) -> SchemaHistory:
+    """*history* with what dumps from before *until_ts* (TSO) say of tables that it does not know at their TSO."""
+    unknown = [
+        epoch
+        for epoch in base_epochs(context)
+        if epoch.after < until_ts
+        and history.definition_at(epoch.name.schema, epoch.name.table, epoch.after + 1) is None
+    ]
+    return history.with_epochs(unknown) if unknown else history
 
 
 def _reach_of(context: ReplayContext, by_name: Mapping[str, Reach], table: TableName) -> Reach | None:

@@ -17,14 +17,13 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.targets.base import TableReport
 from ticdc_replay.targets.generations import Mark
+from ticdc_replay.targets.mirror.begun_changes import BegunChange
 from ticdc_replay.targets.mirror.planning.tables import (
     ColumnEvent,
     ColumnMove,
     KnownColumn,
     RecordedColumn,
     Relation,
-    RemoveColumn,
-    RenameColumn,
     TableState,
 )
 
@@ -129,22 +128,6 @@ class WindowReport(msgspec.Struct, frozen=True):
     """The run whose quarantine it re-drives."""
 
 
-class BegunChange(msgspec.Struct, frozen=True):
-    """A statement that changes one column, and may have been done or not: *column* is added if ``adds``, else it is
-    renamed *to* another name, or dropped if that is None."""
-
-    column: str
-    to: str | None = None
-    adds: bool = False
-    commit_ts: int = 0
-    """Of its DDL (TSO); 0 for a column that is added."""
-
-    @property
-    def key(self) -> tuple[str, str | None, bool]:
-        """What tells it apart from others of a table."""
-        return self.column, self.to, self.adds
-
-
 class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What the ledger knows of one mirror: ``TableState``, and what a lake needs beside it.
 
@@ -174,6 +157,8 @@ class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The floor of the last DROP that is followed: set before the table is dropped, and the floor later; 0 for none."""
     stopped: tuple[StoppedReport, ...] = ()
     """Oldest first."""
+    base: str = ""
+    """As ``TableState`` has it."""
     format: int = 1
 
     @property
@@ -193,6 +178,7 @@ class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
             self.form_floor_ts,
             self.events,
             self.dropping_ts > max(self.floor_ts, self.newest_ts),
+            self.base,
         )
 
     @property
@@ -204,10 +190,7 @@ class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
 
     def forgotten_by(self, floor_ts: int) -> list[str]:
         """The columns whose fills ``with_floor`` forgets."""
-        if self.topic_id is not None:
-            return []
-        floor_ts = max(self.floor_ts, floor_ts)
-        return [name for name, added in self.added_columns.items() if added.commit_ts < floor_ts]
+        return self.state.forgotten_by(floor_ts)
 
     def with_floor(self, floor_ts: int, form_floor_ts: int) -> "TableDocument":
         """After ``Ledger.raise_floor``."""
@@ -221,6 +204,10 @@ class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
             events=tuple(event for event in self.events if event.commit_ts >= form_floor_ts),
             begun=tuple(change for change in self.begun if form_floor_ts <= max(self.form_floor_ts, change.commit_ts)),
         )
+
+    def with_base(self, run_hash: str) -> "TableDocument":
+        """After ``Ledger.note_base``."""
+        return self._with(base=run_hash)
 
     def with_marks(self, schema_ts: int, whole_ts: int, newest_ts: int) -> "TableDocument":
         """After ``Ledger.raise_marks``."""
@@ -248,12 +235,8 @@ class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
         """After ``Ledger.note_column_event``; the step of *move* has begun."""
         state = self.state.after(move)
         noted = self._with(columns=state.columns, added_columns=state.added_columns, events=state.events)
-        match move.step.action if move.step is not None else None:
-            case RemoveColumn(column):
-                return noted.with_begun(BegunChange(column, commit_ts=move.event.commit_ts))
-            case RenameColumn(column, to):
-                return noted.with_begun(BegunChange(column, to, commit_ts=move.event.commit_ts))
-        return noted
+        begun = BegunChange.of(move)
+        return noted if begun is None else noted.with_begun(begun)
 
     def with_begun(self, change: BegunChange) -> "TableDocument":
         """With *change* as the last one that has begun."""

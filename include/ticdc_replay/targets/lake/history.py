@@ -20,6 +20,7 @@ from operator import attrgetter
 
 import msgspec
 
+from ticdc_replay.changelog.cells.written import WrittenCell
 from ticdc_replay.changelog.files.index import TableVersion
 from ticdc_replay.changelog.files.reading import read_index
 from ticdc_replay.domain.errors import (
@@ -32,7 +33,16 @@ from ticdc_replay.domain.errors import (
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.schemas.changes import TableChanges, TableCreated
-from ticdc_replay.targets.base import Execute, Load, Loaded, RebuildableTarget, StoreAddress, TableReport, TargetColumn
+from ticdc_replay.targets.base import (
+    Execute,
+    FoundRow,
+    Load,
+    Loaded,
+    RebuildableTarget,
+    StoreAddress,
+    TableReport,
+    TargetColumn,
+)
 from ticdc_replay.targets.database_ddl import with_creations_of, with_ddl_of
 from ticdc_replay.targets.ddl import changes_by_table
 from ticdc_replay.targets.generations import Mark, refuse_superseded, wants_any
@@ -48,6 +58,7 @@ from ticdc_replay.targets.lake.history_table import (
     version_files,
 )
 from ticdc_replay.targets.lake.lease import HeldLease
+from ticdc_replay.targets.lake.look_up import how_to_look
 from ticdc_replay.targets.lake.mirror import format_of
 from ticdc_replay.targets.lake.section import LakeSection
 from ticdc_replay.targets.lake.session import LakeSession
@@ -83,6 +94,12 @@ class LakeHistory(RebuildableTarget[LakeSection]):
         with ledger.hold(target, f"forget {table}"):
             ledger.forget(target, target)
         return str(target)
+
+    def find_row(self, pipeline: str, table: TableName, key: Mapping[str, WrittenCell]) -> FoundRow:
+        """The table takes Spark, which is not started for one row."""
+        target, columns = history_of(self.config, table), [self.config.commit_ts_column, OP]
+        how = how_to_look(self.config, format_of(self.config).name_of(target), columns, key)
+        return FoundRow(where=str(target), keeps="all", not_looked=how)
 
     def _require_of(self, pipeline: str, ledger: HistoryLedger, table: TableName) -> Relation:
         """The history of *table*, which is of *pipeline*."""

@@ -19,7 +19,6 @@ from ticdc_replay.targets.base import HeldTable, Load, StoppedLoad, TableReport
 from ticdc_replay.targets.lake.begun import BegunLoads
 from ticdc_replay.targets.lake.documents import (
     REGISTRY,
-    BegunChange,
     MirrorEntry,
     Registry,
     StoppedReport,
@@ -33,6 +32,7 @@ from ticdc_replay.targets.lake.documents import (
     window_folder,
 )
 from ticdc_replay.targets.lake.lease import LEASE_S, WAIT_S, HeldLease, holding
+from ticdc_replay.targets.mirror.begun_changes import BegunChange
 from ticdc_replay.targets.mirror.planning.tables import (
     ColumnMove,
     KnownColumn,
@@ -144,11 +144,11 @@ class LakeLedger(BegunLoads):
         )
         self._changed[target] = _Changed(document, is_new=True)
 
-    def raise_floor(self, target: Relation, floor_ts: int, form_floor_ts: int) -> list[str]:
-        changed = self._of(target)
-        forgotten = changed.document.forgotten_by(floor_ts)
-        changed.apply(lambda document: document.with_floor(floor_ts, form_floor_ts))
-        return forgotten
+    def raise_floor(self, target: Relation, floor_ts: int, form_floor_ts: int) -> None:
+        self._of(target).apply(lambda document: document.with_floor(floor_ts, form_floor_ts))
+
+    def note_base(self, target: Relation, run_hash: str) -> None:
+        self._of(target).apply(lambda document: document.with_base(run_hash))
 
     def raise_marks(self, target: Relation, *, schema_ts: int, whole_ts: int, newest_ts: int) -> None:
         self._of(target).apply(lambda document: document.with_marks(schema_ts, whole_ts, newest_ts))

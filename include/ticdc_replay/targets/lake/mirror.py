@@ -7,10 +7,12 @@ from typing import cast
 
 import msgspec
 
+from ticdc_replay.changelog.cells.written import WrittenCell
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.targets.base import Load, StoreAddress
+from ticdc_replay.targets.base import FoundRow, Load, StoreAddress
 from ticdc_replay.targets.lake.dialect import lake_dialect
 from ticdc_replay.targets.lake.ledger import LakeLedger
+from ticdc_replay.targets.lake.look_up import how_to_look
 from ticdc_replay.targets.lake.merge import SOURCE_COLUMNS
 from ticdc_replay.targets.lake.section import LakeSection
 from ticdc_replay.targets.lake.session import LakeSession
@@ -19,7 +21,7 @@ from ticdc_replay.targets.lake.table_format import TableFormat
 from ticdc_replay.targets.lake.types import is_text
 from ticdc_replay.targets.mirror.load import DatabaseMirror
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
-from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
+from ticdc_replay.targets.mirror.planning.table_plan import TablePlan, target_of
 from ticdc_replay.targets.mirror.session import Session
 from ticdc_replay.targets.mirror.staging import StageResult, StageTask
 
@@ -71,6 +73,13 @@ class LakeMirror(DatabaseMirror[LakeSection]):
             "its digits in the table's definition (definitions) where it has up to 38, or load its history (mode: history)"
         )
         return msgspec.structs.replace(plan, conflicts=(*plan.conflicts, conflict))
+
+    def find_row(self, pipeline: str, table: TableName, key: Mapping[str, WrittenCell]) -> FoundRow:
+        """The floor is from the ledger. The table itself takes Spark, which is not started for one row."""
+        config, target = self.config, target_of(self.config, self.dialect, table)
+        columns = [config.commit_ts_column, *([config.deleted_column] if config.deletes == "soft" else [])]
+        how = how_to_look(config, format_of(config).name_of(target), columns, key)
+        return FoundRow(where=str(target), not_looked=how, floor_ts=self.floor_of(table))
 
     @contextmanager
     def session(self, doing: str) -> Iterator[Session]:

@@ -7,19 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-import msgspec
-
 from ticdc_replay.domain.errors import PermanentError, TargetMismatchError, TicdcReplayError
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.lake import merge, tables
 from ticdc_replay.targets.lake.commits import CONFLICTS
 from ticdc_replay.targets.lake.dialect import quoted, string
-from ticdc_replay.targets.lake.documents import BegunChange
 from ticdc_replay.targets.lake.errors import NOT_FOUND, translated
 from ticdc_replay.targets.lake.lease import HeldLease
 from ticdc_replay.targets.lake.ledger import LakeLedger
 from ticdc_replay.targets.lake.stage import StagedFiles
 from ticdc_replay.targets.lake.table_format import INCARNATION, KEY, LEDGER, TableFormat, properties_sql
+from ticdc_replay.targets.mirror.begun_changes import BegunChange, as_if_ended
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import (
     Action,
@@ -104,8 +102,7 @@ class LakeSession(Session):
             looked = self._look_at(target)
             names = {name for name, _, _ in looked.columns} if looked is not None else set()
             if change.column in names:
-                to = change.to
-                self._alter(target, RemoveColumn(change.column) if to is None else RenameColumn(change.column, to))
+                self._alter(target, change.action)
             self.ledger.end_change(target, change)
 
     def find_table(self, target: Relation) -> FoundTable | None:
@@ -113,7 +110,7 @@ class LakeSession(Session):
         if looked is None:
             return None
         found = [FoundColumn(column, type_name, not null, False, False) for column, type_name, null in looked.columns]
-        found = _as_if_ended(found, self.ledger.begun_changes(target))
+        found = as_if_ended(found, self.ledger.begun_changes(target))
         key = tuple(json.loads(looked.properties.get(KEY, "[]")))
         return FoundTable(True, tuple(each for each in found if each.name not in self._own_columns()), key, {})
 
@@ -180,6 +177,10 @@ class LakeSession(Session):
     def newest(self, target: Relation, column: str) -> int:
         (row,) = self.sql.run(f"SELECT max({quoted(column)}) AS newest FROM {self._format.name_of(target)}")
         return row["newest"] or 0
+
+    def version_of(self, target: Relation, column: str, key: Mapping[str, object]) -> int | None:
+        """Never asked: one row is no reason to start Spark (``LakeMirror.find_row``)."""
+        raise PermanentError(f"{target}: a lake's rows are not looked up one by one")
 
     def delete_below(self, target: Relation, column: str, version: int) -> int:
         name, condition = self._format.name_of(target), f"{quoted(column)} < {version}"
@@ -326,17 +327,3 @@ class LakeSession(Session):
 
     def _any(self, target: Relation, condition: str) -> bool:
         return bool(self.sql.run(f"SELECT 1 AS found FROM {self._format.name_of(target)} WHERE {condition} LIMIT 1"))
-
-
-def _as_if_ended(columns: list[FoundColumn], begun: Sequence[BegunChange]) -> list[FoundColumn]:
-    """*columns* as if what was *begun* had been done, and no column that is being added were there: it may lack values."""
-    for change in begun:
-        names = {column.name for column in columns}
-        if change.to is None:
-            columns = [column for column in columns if column.name != change.column]
-        elif change.column in names and change.to not in names:
-            columns = [
-                msgspec.structs.replace(column, name=change.to) if column.name == change.column else column
-                for column in columns
-            ]
-    return columns

@@ -50,7 +50,7 @@ _STAGED: dict[str, pa.DataType] = {
 }
 
 
-def spark_type(column_type: ColumnType) -> str:
+def spark_type(column_type: ColumnType, *, in_key: bool = False) -> str:
     """The type of the column. It holds every value that the changelog's typed cell holds."""
     base = column_type.base
     if base in _SIGNED:

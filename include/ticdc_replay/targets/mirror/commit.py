@@ -12,7 +12,7 @@ import msgspec
 
 from ticdc_replay.domain.errors import PolicyStopError, TransientError
 from ticdc_replay.targets.base import Load, TableReport, TargetColumn
-from ticdc_replay.targets.mirror import dropped_databases, emptying, marks
+from ticdc_replay.targets.mirror import base, dropped_databases, emptying, marks
 from ticdc_replay.targets.mirror.marks import Marks
 from ticdc_replay.targets.mirror.planning import differences, form, moved_columns
 from ticdc_replay.targets.mirror.planning.section import MirrorSection
@@ -59,7 +59,7 @@ def _apply(
     state = observed.state
     if state is not None:
         differences.refuse_others(plan.target, state, index.pipeline, config.same_upstream_as)
-        if state.floor_ts > max(plan.floor_ts, index.window.from_ts):
+        if base.floor_before(load, state).rows > max(plan.floor_ts, index.window.from_ts):
             raise TransientError(f"the floor of {plan.target} was raised while this load staged its rows; try again")
     else:
         dropped_databases.look_again(session, load, config, plan)
@@ -68,17 +68,25 @@ def _apply(
             f"columns of {plan.target} were dropped or renamed while this load staged its rows; try again"
         )
     differences.refuse_lost(plan, observed)
+    base.refuse(load, plan, observed)
+    base.refuse_repeats(load, plan, staged)
     stops = differences.unfollowed_changes(plan, observed)
     stops += emptying.rows_before_creation(session, plan, observed)
     if stops:
         raise PolicyStopError("\n".join(stops))
+    if plan.emptied is not None:  # what would stop the load after it is found before
+        _, emptied = moved_columns.moves_to(plan, emptying.after_emptying(session, plan, observed))
+        differences.steps_to(plan, emptied)
     told = emptying.empty(session, plan, observed)
+    floor = base.floor_after(load, plan)
     if state is not None:
-        forgotten = ledger.raise_floor(plan.target, plan.next_floor_ts, plan.next_form_floor_ts)
         observed = session.observe(plan.target)
-        for name in forgotten:  # the mirror has no rows any more that lack the column
+        # The mirror has no rows any more that lack these columns. Before the floor: a load that breaks here does it again.
+        for name in state.forgotten_by(floor.rows):
             if observed.found is not None and observed.found.column(name) is not None:
                 session.change(plan.target, MirrorStep(ChangeDefault(name, None)))
+        ledger.raise_floor(plan.target, floor.rows, floor.form)
+        observed = session.observe(plan.target)
     moves, observed = moved_columns.moves_to(plan, observed)
     moved_columns.refuse_mixed(plan, moves, partial(session.has_rows_between, plan.target, plan.version_column))
     steps = differences.steps_to(plan, observed)
@@ -93,9 +101,11 @@ def _apply(
             pipeline=index.pipeline,
             tombstones=plan.tombstones,
             newest_ts=0,
-            floor_ts=plan.next_floor_ts,
-            form_floor_ts=plan.next_form_floor_ts,
+            floor_ts=floor.rows,
+            form_floor_ts=floor.form,
         )
+    if index.is_base:
+        ledger.note_base(plan.target, index.run_hash)
     for move in moves:
         told += session.follow(plan.target, move)
     if plan.columns:
@@ -105,7 +115,9 @@ def _apply(
     for column in differences.new_columns(plan, state):  # also for a table that is made later
         ledger.note_added_column(plan.target, column.target, column.commit_ts, column.fill)
     ledger.note_form(plan.target, form.to_note(plan, state))
-    ledger.raise_marks(plan.target, schema_ts=plan.schema_ts, whole_ts=plan.whole_ts, newest_ts=staged.last_ts)
+    ledger.raise_marks(
+        plan.target, schema_ts=plan.schema_ts, whole_ts=plan.whole_ts, newest_ts=base.newest_after(load, staged)
+    )
     if plan.topic_id is not None:
         ledger.note_topic(plan.target, plan.topic_id)
     found = session.find_table(plan.target)

@@ -68,13 +68,16 @@ class Ledger(ABC):
         is applied, and no DDL below *form_floor_ts*."""
 
     @abstractmethod
-    def raise_floor(self, target: Relation, floor_ts: int, form_floor_ts: int) -> list[str]:
+    def raise_floor(self, target: Relation, floor_ts: int, form_floor_ts: int) -> None:
         """Apply no row below *floor_ts* to *target* any more, and no DDL below *form_floor_ts*. Higher floors stay.
 
-        Forgets the fills of columns that were added below the floor, and returns their names: no row without them will
-        come, and a column of that name may be dropped and added again. Rows ordered by place are an exception: older
-        rows may come after the DDL's commitTs. Also forgets columns last seen, dropped or renamed below *form_floor_ts*.
+        Forgets the fills of columns that ``TableState.forgotten_by`` names: a column of that name may be dropped and added
+        again. Also forgets columns last seen, dropped or renamed below *form_floor_ts*.
         """
+
+    def note_base(self, target: Relation, run_hash: str) -> None:  # noqa: B027
+        """Note that the rows of the base *run_hash* are about to be written to *target*, before they are. Nothing to do where
+        they share a transaction with the ledger."""
 
     @abstractmethod
     def raise_marks(self, target: Relation, *, schema_ts: int, whole_ts: int, newest_ts: int) -> None:

@@ -20,7 +20,7 @@ from ticdc_replay.targets.database_ddl import with_creations_of, with_ddl_of
 from ticdc_replay.targets.ddl import changes_by_table
 from ticdc_replay.targets.last_versions import fold_groups, found_last_versions
 from ticdc_replay.targets.layouts import layouts_of
-from ticdc_replay.targets.mirror import dropped_databases, marks, stops
+from ticdc_replay.targets.mirror import base, dropped_databases, marks, stops
 from ticdc_replay.targets.mirror.commit import commit_table
 from ticdc_replay.targets.mirror.planning import differences
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
@@ -89,7 +89,11 @@ class DatabaseMirror(KeptMirror[Config]):
                 tasks = stage_tasks(
                     load,
                     self.destination,
-                    [(entry.plan, by_table[entry.plan.source]) for entry in pending if entry.plan.pieces],
+                    [
+                        (entry.plan, by_table[entry.plan.source])
+                        for entry in pending
+                        if any(piece.version.files for piece in entry.plan.pieces)
+                    ],
                     self.writers,
                 )
                 for entry in pending:
@@ -126,7 +130,7 @@ class DatabaseMirror(KeptMirror[Config]):
         another letter case."""
         target = target_of(self.config, self.dialect, table)
         state = session.ledger.state_of(target)
-        floor = Floor(state.floor_ts, state.form_floor_ts) if state is not None else Floor(0, 0)
+        floor = base.floor_before(load, state)
         if session.find_table(target) is None and not (state is not None and state.needs_table):
             first = first_floor(load, table)
             ended_ts = self._ended_ts(session, load, spellings)

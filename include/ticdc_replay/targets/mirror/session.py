@@ -86,6 +86,11 @@ class Session(ABC):
         """The largest value of *column*; 0 where there is no row."""
 
     @abstractmethod
+    def version_of(self, target: Relation, column: str, key: Mapping[str, object]) -> int | None:
+        """The value of *column* in the row with *key*; None where there is no such row. *key* has all columns of the primary
+        key, with values of Python as ``Dialect.staged_cells`` gives them."""
+
+    @abstractmethod
     def delete_below(self, target: Relation, column: str, version: int) -> int:
         """Delete rows with ``column < version``; how many."""
 

@@ -7,11 +7,11 @@ from functools import partial
 import msgspec
 
 from ticdc_replay.domain.errors import PermanentError, PolicyStopError, TargetMismatchError
-from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.targets.base import Load, TableReport
 from ticdc_replay.targets.layouts import layouts_of
-from ticdc_replay.targets.mirror import emptying
+from ticdc_replay.targets.mirror import base, emptying
 from ticdc_replay.targets.mirror.planning import differences, moved_columns
 from ticdc_replay.targets.mirror.planning.section import MirrorSection
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
@@ -48,6 +48,10 @@ def begin(
             report = session.ledger.find_done(plan.target, load.index.window, load.index.run_hash)
         if report is not None:
             done[plan.source] = report
+            continue
+        obstacles = base.obstacles(load, plan, observed)
+        if obstacles:
+            mismatches += obstacles
             continue
         observed = emptying.after_emptying(session, plan, observed)
         unfollowed = differences.unfollowed_changes(plan, observed)
@@ -149,10 +153,13 @@ def refuse_shared_tables(plans: Sequence[TablePlan]) -> None:
     for plan in plans:
         other = sources.setdefault(str(plan.target), plan.source)
         if other != plan.source:
-            raise TargetMismatchError(
-                f"{other} and {plan.source} would both be mirrored in {plan.target}: leave `schema` of the target out, "
-                "or load them with two targets"
-            )
+            way_on = "leave `schema` of the target out, or load them with two targets"
+            if folded(str(other)) == folded(str(plan.source)):
+                way_on = (
+                    "to this server they are one name. Load a window that ends where the name changes its letter case, drop the "
+                    f"mirror, run `ticdc-replay mirror forget <pipeline> {other}`, and load the windows of {plan.source}"
+                )
+            raise TargetMismatchError(f"{other} and {plan.source} would both be mirrored in {plan.target}: {way_on}")
 
 
 def refuse_named_reserved(load: Load, config: MirrorSection, reserved: Sequence[TableName]) -> None:
@@ -189,3 +196,13 @@ def without_key(plan: TablePlan) -> TableReport:
     log.warning("%s has no key: its history stays in the changelog, a mirror can't hold it", plan.source)
     rows = sum(piece.version.rows for piece in plan.pieces)
     return TableReport(table=plan.source, outcome="without_key", destination="", events=rows)
+
+
+def moved_row(plan: TablePlan, key: Sequence[object], before: int, now: int) -> TargetMismatchError:
+    """The error for a row, ordered by place, that was in the partition *before* and is in partition *now*."""
+    return TargetMismatchError(
+        f"{plan.target}: the row with key {tuple(key)} was in partition {before}, and is in partition {now} "
+        "now; without commitTs the later one is unknown. Were partitions added or the dispatcher changed? "
+        f"Bring the table up to date from the upstream, set {plan.version_column} to 0 in all its rows, empty "
+        f"{plan.tombstones}, and set floor_ts to the end of a window after that in _ticdc_replay.tables"
+    )

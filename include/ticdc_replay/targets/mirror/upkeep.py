@@ -1,18 +1,24 @@
-"""What people do to a mirror: set the floor from which rows count, or forget it to rebuild it."""
+"""What people do to a mirror: set the floor from which rows count, forget it to rebuild it, or look for a row."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ticdc_replay.changelog.cells.written import WrittenCell
 from ticdc_replay.domain.errors import ConfigError, PermanentError
 from ticdc_replay.domain.tables import TableName
-from ticdc_replay.targets.base import FloorRaised, Mirror, StoppedLoad
+from ticdc_replay.targets.base import FloorRaised, FoundRow, Mirror, StoppedLoad
 from ticdc_replay.targets.mirror import dropped_databases
 from ticdc_replay.targets.mirror.planning import differences
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
 from ticdc_replay.targets.mirror.planning.section import MirrorSection
 from ticdc_replay.targets.mirror.planning.table_plan import target_of, tombstones_of
-from ticdc_replay.targets.mirror.planning.tables import Relation
+from ticdc_replay.targets.mirror.planning.tables import FoundTable, Relation
 from ticdc_replay.targets.mirror.session import Session
 
 Config = TypeVar("Config", bound=MirrorSection)
@@ -68,6 +74,42 @@ class KeptMirror(Mirror[Config]):
             return FloorRaised(str(target), dropped_ts, max(floor_ts, dropped_ts))
         return FloorRaised(str(target), state.floor_ts, max(state.floor_ts, floor_ts), state.newest_ts)
 
+    def find_row(self, pipeline: str, table: TableName, key: Mapping[str, WrittenCell]) -> FoundRow:
+        target = target_of(self.config, self.dialect, table)
+        if self.config.is_reserved_schema(target.schema):
+            return FoundRow(
+                where=str(target), not_looked=f"the schema is reserved in {self.config.database}: no mirror is there"
+            )
+        with self.session(f"look for a row of {target}") as session:
+            state, found = session.ledger.state_of(target), session.find_table(target)
+            row = FoundRow(where=str(target), floor_ts=state.floor_ts if state is not None else 0)
+            if found is None:
+                return row
+            names = {self.dialect.fit_column(name): cell for name, cell in key.items()}
+            if set(found.primary_key) != set(names):
+                columns = ", ".join(found.primary_key) or "no key"
+                return msgspec.structs.replace(row, not_looked=f"rows of {target} are identified by {columns}")
+            commit_ts = self.dialect.fit(self.config.commit_ts_column)
+            by_place = found.column(commit_ts) is None
+            column = self.dialect.fit(self.config.place_column) if by_place else commit_ts
+            row = msgspec.structs.replace(row, order="place" if by_place else "commit_ts")
+            version = self._version_in(session, target, found, column, names)
+            if version is not None or state is None:
+                return msgspec.structs.replace(row, version=version)
+            tombstones = session.find_table(state.tombstones)
+            if tombstones is None:
+                return row
+            version = self._version_in(session, state.tombstones, tombstones, column, names)
+        return msgspec.structs.replace(row, version=version, is_deleted=version is not None)
+
+    def _version_in(
+        self, session: Session, relation: Relation, found: FoundTable, column: str, key: Mapping[str, WrittenCell]
+    ) -> int | None:
+        """*column* of the row with *key* in *relation*, which is *found*; None if there is no such row."""
+        types = {each.name: each.type for each in found.columns}
+        values = {name: _value(cell, types[name], self.dialect) for name, cell in key.items()}
+        return None if None in values.values() else session.version_of(relation, column, values)
+
     def require_gone(self, pipeline: str, table: TableName) -> None:
         target = self._target(table)
         with self.session(f"look for {target}") as session:
@@ -101,3 +143,16 @@ class KeptMirror(Mirror[Config]):
                 f"{table}: the schema {target.schema} is reserved in {self.config.database}, so the table has no mirror"
             )
         return target
+
+
+def _value(cell: WrittenCell, type_name: str, dialect: Dialect) -> object | None:
+    """*cell* as a column of *type_name* has it; None if the column can't hold it, so that no row has it."""
+    if cell.exact is not None or any(
+        pc.any(check(cell.array)).as_py() for check, _ in dialect.checks_of(type_name, cell.array.type)
+    ):
+        return None
+    try:
+        value: object = dialect.staged_cells(cell.array, type_name)[0].as_py()
+    except pa.ArrowInvalid:  # a narrower type
+        return None
+    return value

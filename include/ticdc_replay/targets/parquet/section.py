@@ -15,6 +15,7 @@ class ParquetTarget(TargetSection):
     """The window's changelog and its fold (last version per key) as Parquet below a URI."""
 
     is_mirror: ClassVar[bool] = False
+    takes_base: ClassVar[bool] = True
     rules: ClassVar[Rules] = HISTORY
     loader: ClassVar[str] = "ticdc_replay.targets.parquet.target:ParquetFiles"
 

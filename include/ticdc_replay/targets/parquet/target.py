@@ -1,17 +1,28 @@
 """The target: which files a load writes, and in which order they become the window's."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 import msgspec
 
 from ticdc_replay.changelog.cells.types import table_arrow_schema
+from ticdc_replay.changelog.cells.written import WrittenCell
 from ticdc_replay.changelog.files.index import TableVersion
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.storage import ObjectStore
-from ticdc_replay.targets.base import Execute, HeldTable, Load, Loaded, StoreAddress, TableReport, Target, TargetColumn
+from ticdc_replay.targets.base import (
+    Execute,
+    FoundRow,
+    HeldTable,
+    Load,
+    Loaded,
+    StoreAddress,
+    TableReport,
+    Target,
+    TargetColumn,
+)
 from ticdc_replay.targets.database_ddl import with_creations_of, with_ddl_of
 from ticdc_replay.targets.ddl import changes_by_table
 from ticdc_replay.targets.last_versions import fold_groups, found_last_versions
@@ -93,6 +104,16 @@ class ParquetFiles(Target[ParquetTarget]):
         dropped.record(load, own=True)
         store.put(run_entry_name(load), canonical.encode(entry))
         return Loaded(entry.tables)
+
+    def find_row(self, pipeline: str, table: TableName, key: Mapping[str, WrittenCell]) -> FoundRow:
+        """The files of a window are where its run says, with the names of the changelog's files."""
+        kind: Kind = "changelog" if self.config.changelog else "fold"
+        folder = f"{self.config.uri.rstrip('/')}/{table_folder(pipeline, kind, table)}"
+        return FoundRow(
+            where=folder,
+            keeps="all" if self.config.changelog else "window",
+            not_looked="the files of a window are below version=<version>/window=<from_ts>-<to_ts>/run=<run_hash> of this folder",
+        )
 
     def _kind(self, kind: Kind) -> tuple[Kind, ...]:
         return (kind,) if getattr(self.config, kind) else ()

@@ -12,6 +12,7 @@ from psycopg import sql
 from ticdc_replay.changelog.files.version_order import OFFSET_BITS
 from ticdc_replay.domain.errors import TargetMismatchError
 from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.mirror import stops
 from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
 from ticdc_replay.targets.mirror.planning.staged_rows import PUT, VERSION
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
@@ -183,12 +184,7 @@ class _Merge:
             parts = {**self._parts, "old": self._parts[old]}
             row = self._connection.execute(sql.SQL(_MOVED).format(**parts)).fetchone()
             if row is not None:
-                raise TargetMismatchError(
-                    f"{self._target}: the row with key {tuple(row[2:])} was in partition {row[0]}, and is in partition {row[1]} "
-                    "now; without commitTs the later one is unknown. Were partitions added or the dispatcher changed? "
-                    f"Bring the table up to date from the upstream, set {self._version} to 0 in all its rows, empty "
-                    f"{self._tombstones}, and set floor_ts to the end of a window after that in _ticdc_replay.tables"
-                )
+                raise stops.moved_row(self._plan, row[2:], row[0], row[1])
 
     def _run(self, statement: LiteralString) -> int:
         return self._connection.execute(sql.SQL(statement).format(**self._parts)).rowcount

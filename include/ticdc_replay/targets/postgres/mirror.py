@@ -6,11 +6,13 @@ from typing import ClassVar
 
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.mirror.comparison import ComparableMirror, Comparisons
 from ticdc_replay.targets.mirror.load import DatabaseMirror
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
 from ticdc_replay.targets.mirror.session import Session
 from ticdc_replay.targets.mirror.staging import StageResult, StageTask
 from ticdc_replay.targets.postgres import ledger_tables, staging
+from ticdc_replay.targets.postgres.comparison import PostgresComparisons
 from ticdc_replay.targets.postgres.dialect import DIALECT
 from ticdc_replay.targets.postgres.errors import translated
 from ticdc_replay.targets.postgres.section import PostgresTarget
@@ -19,7 +21,7 @@ from ticdc_replay.targets.postgres.settings import PostgresSettings
 from ticdc_replay.targets.postgres.stage import stage
 
 
-class PostgresMirror(DatabaseMirror[PostgresTarget]):
+class PostgresMirror(DatabaseMirror[PostgresTarget], ComparableMirror[PostgresTarget]):
     """Loads changelogs into PostgreSQL."""
 
     dialect: ClassVar[Dialect] = DIALECT
@@ -45,6 +47,11 @@ class PostgresMirror(DatabaseMirror[PostgresTarget]):
         settings = self._settings
         with staging.attempt(settings, load) as connection:
             yield PostgresSession(connection, settings.conn_id)
+
+    @contextmanager
+    def comparisons(self) -> Iterator[Comparisons]:
+        with closing(PostgresComparisons(self._settings)) as session:
+            yield session
 
     @property
     def stage(self) -> Callable[[StageTask], StageResult]:

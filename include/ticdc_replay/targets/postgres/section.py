@@ -14,6 +14,7 @@ class PostgresTarget(MirrorSection):
     for rows without one."""
 
     is_mirror: ClassVar[bool] = True
+    can_be_compared: ClassVar[bool] = True
     rules: ClassVar[Rules] = MIRROR
     loader: ClassVar[str] = "ticdc_replay.targets.postgres.mirror:PostgresMirror"
     database: ClassVar[str] = "PostgreSQL"

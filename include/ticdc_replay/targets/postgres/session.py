@@ -76,6 +76,12 @@ class PostgresSession(Session):
     def newest(self, target: Relation, column: str) -> int:
         return self._one("SELECT max({column}) FROM {table}", target, column) or 0
 
+    def version_of(self, target: Relation, column: str, key: Mapping[str, object]) -> int | None:
+        same_row = sql.SQL(" AND ").join(sql.SQL("{} = %s").format(sql.Identifier(name)) for name in key)
+        statement = sql.SQL("SELECT {} FROM {} WHERE {}").format(sql.Identifier(column), sql_of(target), same_row)
+        row = self._connection.execute(statement, list(key.values())).fetchone()
+        return row[0] if row is not None else None
+
     def delete_below(self, target: Relation, column: str, version: int) -> int:
         return self._run("DELETE FROM {table} WHERE {column} < {version}", target, column, version=version).rowcount
 

@@ -2,25 +2,22 @@
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 
 import adbc_driver_manager
 import pyarrow as pa
-import pyarrow.parquet as pq
 from adbc_driver_postgresql import dbapi
 
-from ticdc_replay.changelog.files.parts import batch_rows
 from ticdc_replay.domain.connections import Connection
-from ticdc_replay.domain.errors import PermanentError, UnrepresentableValueError
-from ticdc_replay.domain.progress import report_done
-from ticdc_replay.targets.files import file_errors
-from ticdc_replay.targets.last_versions import LastVersions, winning_rows
+from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
-from ticdc_replay.targets.mirror.planning.staged_rows import StagePiece, columns_to_read, stage_rows, stage_schema
+from ticdc_replay.targets.mirror.planning.staged_rows import StagePiece, stage_schema
+from ticdc_replay.targets.mirror.stager import Place, Stager
 from ticdc_replay.targets.mirror.staging import StagedPiece, StageResult, StageTask
 from ticdc_replay.targets.postgres.dialect import DIALECT
 from ticdc_replay.targets.postgres.errors import translate
 from ticdc_replay.targets.postgres.settings import PostgresSettings
-from ticdc_replay.targets.refused_rows import Refused, ValueQuarantine, describe
+from ticdc_replay.targets.refused_rows import Refused
 
 log = logging.getLogger(__name__)
 
@@ -31,10 +28,6 @@ _INVALID_DATA = "22"
 _TOO_WIDE = "54000"
 """SQLSTATE of a row that is too big for a page."""
 
-WAY_ON = (
-    "PostgreSQL can't hold these values unaltered. Correct the rows upstream and replay from there, leave the table out, or set "
-    "policies.target_value to quarantine"
-)
 TOO_WIDE = "a row that takes more than the 8,160 bytes of a page, even with its long values stored apart"
 
 
@@ -49,18 +42,18 @@ def stage(task: StageTask) -> StageResult:
     Raises UnrepresentableValueError for a value the target can't hold, if policy stops; TransientError if it is away.
     """
     try:
-        return _Stager(task, look_closely=False).run()
+        return _Run(task, look_closely=False).run()
     except _ServerRefusesValuesError as error:
         # Parsing every JSON cell would cost more than the COPY itself, so it is done when the server has found a bad one. Only
         # the server knows whether it finds room for a row: it is asked for ever smaller parts of a batch.
         log.warning("task %d: %s; looking for the row", task.number, error)
     try:
-        return _Stager(task, look_closely=True).run()
+        return _Run(task, look_closely=True).run()
     except _ServerRefusesValuesError as error:
         raise PermanentError(str(error)) from error
 
 
-class _Stager:
+class _Run:
     """One run of a task."""
 
     def __init__(self, task: StageTask, *, look_closely: bool) -> None:
@@ -68,14 +61,8 @@ class _Stager:
         self._look_closely = look_closely
         assert isinstance(task.destination, Connection), "the destination of a mirror in PostgreSQL"
         self._settings = PostgresSettings(task.destination)
-        self._filesystem, self._root = task.artifacts.open().arrow_filesystem()
-        self._last_versions = LastVersions(self._filesystem, self._root)
-        name = task.quarantine
-        self._quarantine = None if name is None else ValueQuarantine(self._filesystem, self._root, name)
+        self._stager = Stager(task, DIALECT, check_json=look_closely)
         self._failure: Exception | None = None
-        self._files = 0
-        self._staged = 0
-        self._quarantined = 0
 
     def run(self) -> StageResult:
         try:
@@ -97,62 +84,30 @@ class _Stager:
             if (error.sqlstate or "").startswith((_INVALID_DATA, _TOO_WIDE)):
                 raise _ServerRefusesValuesError(str(translated)) from error
             raise translated from error
-        return StageResult(tuple(pieces), self._quarantine.close() if self._quarantine is not None else None)
+        return StageResult(tuple(pieces), self._stager.close())
 
     def _stage_piece(self, cursor: dbapi.Cursor, piece: StagePiece) -> StagedPiece:
-        self._staged, self._quarantined = 0, 0
+        self._stager.begin()
         if self._look_closely:
-            for _ in self._batches(piece, cursor):
+            for _ in self._batches(piece, partial(_copy_what_fits, cursor, piece.stage)):
                 pass
         else:
             reader = pa.RecordBatchReader.from_batches(stage_schema(piece, DIALECT), self._batches(piece))
             cursor.adbc_ingest(piece.stage, reader, mode="append", db_schema_name=LEDGER_SCHEMA)
-        return StagedPiece(table=piece.fold.table, staged=self._staged, quarantined=self._quarantined)
+        return self._stager.counted(piece)
 
-    def _batches(self, piece: StagePiece, cursor: dbapi.Cursor | None = None) -> Iterator[pa.RecordBatch]:
-        """What is to be copied; where it is looked at closely *cursor* has copied it, but for rows without room."""
+    def _batches(self, piece: StagePiece, place: Place | None = None) -> Iterator[pa.RecordBatch]:
+        """What is to be copied; where it is looked at closely *place* has copied it, but for rows without room."""
         try:
-            for number in piece.numbers:
-                name = piece.fold.files[number]
-                with file_errors(f"read {name}"):
-                    yield from self._file_batches(piece, number, name, cursor)
-                self._files += 1
-                report_done(self._files)
+            yield from self._stager.batches(piece, place)
         except Exception as error:
             # ADBC would turn it into text: it is kept, and raised by ``run`` as what it is.
             self._failure = error
             raise
 
-    def _file_batches(
-        self, piece: StagePiece, number: int, name: str, cursor: dbapi.Cursor | None
-    ) -> Iterator[pa.RecordBatch]:
-        positions = self._last_versions.positions(piece.fold, number)
-        if len(positions) == 0:
-            return
-        with pq.ParquetFile(f"{self._root}/{name}", filesystem=self._filesystem) as file:
-            for batch in winning_rows(file, positions, batch_rows(file.metadata), columns_to_read(piece)):
-                rows, refused = stage_rows(batch, piece, DIALECT, self._look_closely)
-                wide = [] if cursor is None else _copy_what_fits(cursor, piece.stage, rows)
-                if wide:
-                    out = {entry.position for entry in refused}
-                    kept = [at for at in range(batch.num_rows) if at not in out]
-                    refused += [Refused(kept[at], "", TOO_WIDE) for at in wide]
-                if refused:
-                    self._set_aside(piece, name, batch, refused)
-                self._staged += rows.num_rows - len(wide)
-                yield rows
 
-    def _set_aside(self, piece: StagePiece, file: str, batch: pa.RecordBatch, refused: list[Refused]) -> None:
-        if self._quarantine is None:
-            raise UnrepresentableValueError(
-                f"{describe(piece.fold.table, piece.fold.handle_key, batch, refused)}\n{WAY_ON}"
-            )
-        self._quarantined += len({entry.position for entry in refused})
-        self._quarantine.add(piece.fold.table, piece.fold.handle_key, file, batch, refused)
-
-
-def _copy_what_fits(cursor: dbapi.Cursor, stage: str, rows: pa.RecordBatch, first: int = 0) -> list[int]:
-    """Copy *rows*, but those that PostgreSQL has no room for: their positions, counted from *first*."""
+def _copy_what_fits(cursor: dbapi.Cursor, stage: str, rows: pa.RecordBatch, first: int = 0) -> list[Refused]:
+    """Copy *rows*, but those that PostgreSQL has no room for, by their positions counted from *first*."""
     if rows.num_rows == 0:
         return []
     cursor.execute("SAVEPOINT part")
@@ -167,7 +122,7 @@ def _copy_what_fits(cursor: dbapi.Cursor, stage: str, rows: pa.RecordBatch, firs
     cursor.execute("ROLLBACK TO SAVEPOINT part")
     cursor.execute("RELEASE SAVEPOINT part")
     if rows.num_rows == 1:
-        return [first]
+        return [Refused(first, "", TOO_WIDE)]
     half = rows.num_rows // 2
     found = _copy_what_fits(cursor, stage, rows.slice(0, half), first)
     return found + _copy_what_fits(cursor, stage, rows.slice(half), first + half)

@@ -44,7 +44,7 @@ _MOMENT = re.compile(r"timestamp(?:\((\d)\))? (with|without) time zone")
 _ALL_FRACTION_DIGITS = 6
 
 
-def pg_type(column_type: ColumnType) -> str:
+def pg_type(column_type: ColumnType, *, in_key: bool = False) -> str:
     """The type of the column in a mirror. It holds every value that the changelog's typed cell holds, but NUL in text."""
     base = column_type.base
     if base in _SIGNED:

@@ -16,7 +16,8 @@ from ticdc_replay.targets.files import file_errors
 from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
 from ticdc_replay.targets.mirror.planning.staged_rows import VERSION
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
-from ticdc_replay.targets.postgres.stage import TOO_WIDE, WAY_ON
+from ticdc_replay.targets.mirror.stager import way_on
+from ticdc_replay.targets.postgres.stage import TOO_WIDE
 from ticdc_replay.targets.postgres.tables import PgConnection
 from ticdc_replay.targets.postgres.types import staged_cells
 from ticdc_replay.targets.refused_rows import Refused, ValueQuarantine, describe
@@ -105,7 +106,7 @@ def set_aside(connection: PgConnection, load: Load, plan: TablePlan, rows: list[
                     ]
                     if refused and not load.quarantine_values:
                         raise UnrepresentableValueError(
-                            f"{describe(plan.source, plan.handle_key, batch, refused)}\n{WAY_ON}"
+                            f"{describe(plan.source, plan.handle_key, batch, refused)}\n{way_on(plan.dialect)}"
                         )
                     quarantine.add(plan.source, plan.handle_key, path, batch, refused)
     for row in rows:
@@ -113,5 +114,7 @@ def set_aside(connection: PgConnection, load: Load, plan: TablePlan, rows: list[
         connection.execute(statement.format(sql.Identifier(LEDGER_SCHEMA, row.stage), sql.Literal(row.place)))
     listed = quarantine.close()
     if listed is None or not load.quarantine_values:
-        raise UnrepresentableValueError(f"{plan.source}, version and key {rows[0].identity}: {TOO_WIDE}\n{WAY_ON}")
+        raise UnrepresentableValueError(
+            f"{plan.source}, version and key {rows[0].identity}: {TOO_WIDE}\n{way_on(plan.dialect)}"
+        )
     return listed

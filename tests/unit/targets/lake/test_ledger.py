@@ -178,7 +178,8 @@ def test_a_higher_floor_forgets_what_was_known_below_it(ledger: LakeLedger) -> N
     ledger.note_added_column(ORDERS, "new", 10, None)
     ledger.note_form(ORDERS, {name: KnownColumn("int", ts, True, False) for name, ts in (("a", 7), ("b", 8), ("c", 8))})
     ledger.raise_marks(ORDERS, schema_ts=0, whole_ts=7, newest_ts=0)
-    assert ledger.raise_floor(ORDERS, 10, 8) == ["old"]
+    assert ledger.state_of(ORDERS).forgotten_by(10) == ["old"]
+    ledger.raise_floor(ORDERS, 10, 8)
     ledger.flush()
     state = known(ledger)
     assert (state.floor_ts, state.form_floor_ts, state.whole_ts) == (10, 8, 0)
@@ -190,7 +191,8 @@ def test_fills_of_rows_ordered_by_place_stay_above_any_floor(ledger: LakeLedger)
     added(ledger)
     ledger.note_topic(ORDERS, "topic")
     ledger.note_added_column(ORDERS, "old", 9, "'x'")
-    assert ledger.raise_floor(ORDERS, 10, 10) == []
+    assert ledger.state_of(ORDERS).forgotten_by(10) == []
+    ledger.raise_floor(ORDERS, 10, 10)
     ledger.flush()
     assert known(ledger).added_columns == {"old": RecordedColumn(9, "'x'")}
     assert known(ledger).topic_id == "topic"

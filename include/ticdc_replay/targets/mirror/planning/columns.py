@@ -19,7 +19,12 @@ def one_handle_key(versions: list[TableVersion], conflicts: list[str]) -> tuple[
 
 
 def columns_of(
-    versions: list[TableVersion], dialect: Dialect, version_column: str, version_option: str, conflicts: list[str]
+    versions: list[TableVersion],
+    handle_key: tuple[str, ...],
+    dialect: Dialect,
+    version_column: str,
+    version_option: str,
+    conflicts: list[str],
 ) -> tuple[PlannedColumn, ...]:
     """The union of the versions' columns, in the order of the newest; of two types the one that holds both."""
     types: dict[str, str] = {}
@@ -34,7 +39,7 @@ def columns_of(
                     "ends between them, rename the column of the mirror, and go on from there"
                 )
         for column in version.schema.columns:
-            wanted = dialect.type_of(column.type)
+            wanted = dialect.type_of(column.type, in_key=column.name in handle_key)
             known = types.setdefault(column.name, wanted)
             both = dialect.wider(known, wanted)
             if both is None:

@@ -1,6 +1,7 @@
 """The names and types of one kind of database: all that is known without a connection."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -11,6 +12,17 @@ from ticdc_replay.domain.column_types import ColumnType
 
 Check = Callable[[pa.Array], pa.Array]
 """Cells → per cell whether the target can't hold it; null where the cell is null."""
+
+
+class TypeOf(Protocol):
+    """The type of a column in a mirror; *in_key* where it identifies rows."""
+
+    def __call__(self, column_type: ColumnType, *, in_key: bool = False) -> str: ...
+
+
+def takes_no_exact(type_name: str, text: bytes) -> bool:
+    """For a database that holds no value for which there is no typed cell."""
+    return False
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +41,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """A name as the database can have it: the same for every load, and no two long names become one."""
     fit_column: Callable[[str], str]
     """The same for the name of a column."""
-    type_of: Callable[[ColumnType], str]
+    type_of: TypeOf
     """The type of a column in a mirror. It holds every value that passes ``checks_of``."""
     holds: Callable[[str, str], bool]
     """Whether a column of the first type holds every value of the second unaltered, and reads as the upstream does."""
@@ -48,6 +60,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """The Arrow type in which cells of a type are staged."""
     staged_cells: Callable[[pa.Array, str], pa.Array]
     """Cells of the changelog, which passed ``checks_of``, as the ``staged_arrow_type`` of a type."""
+    takes_exact: Callable[[str, bytes], bool] = takes_no_exact
+    """Whether a column of a type, whose ``staged_arrow_type`` is text, takes a wire text that no typed cell stands for."""
 
     def wider(self, first: str, second: str) -> str | None:
         """The one of the two types that holds the other's values, or None."""

@@ -12,7 +12,6 @@ from ticdc_replay.domain.visible import visible
 from ticdc_replay.schemas.changes import ColumnAdded
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
 
-_TEXT = ColumnType("text", declared=True)
 _SHOWN = 200
 """Characters of a default that a message shows."""
 
@@ -25,7 +24,8 @@ def fill_of(change: ColumnAdded, type_name: str, dialect: Dialect) -> tuple[str 
     if text is None:
         return None, None
     declared = dialect.type_of(column_type)
-    if column_type.base in ("enum", "set") and type_name != dialect.type_of(_TEXT):
+    by_number = dialect.type_of(ColumnType(column_type.base))
+    if column_type.base in ("enum", "set") and dialect.holds(type_name, by_number):
         return None, f"{name} is mirrored by number, and the DDL names the default"
     if not dialect.holds(type_name, declared):
         return None, f"{name} is {declared} by the DDL and {type_name} in rows of the window"
@@ -47,6 +47,8 @@ def _judged(name: str, text: str, column_type: ColumnType, dialect: Dialect) -> 
         return None, no_value
     converted = typed_array([value], column_type, "UTC")
     if converted.exact and column_type.base in ("date", "datetime"):
+        if dialect.takes_exact(dialect.type_of(column_type), text.encode()):
+            return converted.array, None
         return None, f"rows from before the DDL show {shown} in {name}, which {dialect.database} can't hold"
     if converted.exact or converted.bad:
         return None, no_value

@@ -15,6 +15,8 @@ VERSION = "version"
 PUT = "put"
 """Columns of a staging table beside those of the row: what orders it among the row's versions, and whether it stays or goes."""
 
+_Texts = dict[str, dict[int, str]]
+"""By column and position in the batch: the wire text of a cell."""
 _TOO_LONG_KEY = "a key of {} bytes in an index, where {} fit"
 
 
@@ -72,15 +74,29 @@ def stage_rows(
         return pc.if_else(put, after, pc.struct_field(batch["before"], [column.source])) if whole else after
 
     cells = {column.source: cells_of(column) for column in piece.columns}
-    refused = _refused(batch, put, cells, piece, dialect, check_json)
+    refused, taken = _refused(batch, put, cells, piece, dialect, check_json)
     rows = [keys["version"].combine_chunks(), put]
+    at = pa.array(range(batch.num_rows), pa.int64())
     if refused:
         bad = pa.array(sorted({entry.position for entry in refused}), pa.int64())
-        kept = pc.invert(pc.is_in(pa.array(range(batch.num_rows), pa.int64()), value_set=bad))
+        kept = pc.invert(pc.is_in(at, value_set=bad))
         rows = [array.filter(kept) for array in rows]
         cells = {name: array.filter(kept) for name, array in cells.items()}
+        at = at.filter(kept)
     arrays = [dialect.staged_cells(cells[column.source], column.type) for column in piece.columns]
+    if taken:
+        arrays = [
+            _with_exact(array, at, taken.get(each.source)) for array, each in zip(arrays, piece.columns, strict=True)
+        ]
     return pa.RecordBatch.from_arrays([*arrays, *rows], schema=stage_schema(piece, dialect)), refused
+
+
+def _with_exact(array: pa.Array, positions: pa.Array, texts: dict[int, str] | None) -> pa.Array:
+    """*array*, whose cells are those of *positions*, with *texts* at theirs."""
+    if not texts:
+        return array
+    found = pa.array([texts.get(at) for at in positions.to_pylist()], array.type)
+    return pc.coalesce(found, array)
 
 
 def _require_whole(rows: pa.RecordBatch, put: pa.BooleanArray, piece: StagePiece) -> None:
@@ -110,7 +126,8 @@ def _refused(
     piece: StagePiece,
     dialect: Dialect,
     check_json: bool,
-) -> list[Refused]:
+) -> tuple[list[Refused], _Texts]:
+    """What the target can't hold, and exact texts that it takes."""
     refused: list[Refused] = []
     for column in piece.columns:
         array = cells[column.source]
@@ -119,10 +136,10 @@ def _refused(
         if check_json and column.type == "json":
             refused += [Refused(at, column.source, "text that is not JSON") for at in _not_json(array)]
     refused += _too_long_keys(cells, piece, dialect)
-    exact = rows["_exact"]
+    exact, taken = rows["_exact"], _Texts()
     if exact.null_count < rows.num_rows:
-        refused += _refused_exact(exact.to_pylist(), put, piece)
-    return refused
+        refused += _refused_exact(exact.to_pylist(), put, piece, dialect, taken)
+    return refused, taken
 
 
 def _too_long_keys(cells: dict[str, pa.Array], piece: StagePiece, dialect: Dialect) -> list[Refused]:
@@ -139,17 +156,29 @@ def _too_long_keys(cells: dict[str, pa.Array], piece: StagePiece, dialect: Diale
 
 
 def _refused_exact(
-    exact: list[list[tuple[str, bytes]] | None], put: pa.BooleanArray, piece: StagePiece
+    exact: list[list[tuple[str, bytes]] | None],
+    put: pa.BooleanArray,
+    piece: StagePiece,
+    dialect: Dialect,
+    taken: _Texts,
 ) -> list[Refused]:
-    """Cells that no typed value stands for: zero dates, numbers out of range and the like."""
+    """Cells that no typed value stands for: zero dates, numbers out of range and the like; those that the target takes are
+    put into *taken*."""
     needed = {True: {f"after.{column.source}" for column in piece.columns}}
     needed[False] = {f"before.{name}" for name in piece.fold.handle_key}
-    return [
-        Refused(position, name.partition(".")[2], f"the value {text.decode(errors='backslashreplace')[:200]!r}")
-        for position, cells in enumerate(exact)
-        for name, text in cells or ()
-        if name in needed[put[position].as_py()]
-    ]
+    takers = {f"after.{column.source}": column.type for column in piece.columns if not column.is_key}
+    refused = []
+    for position, cells in enumerate(exact):
+        for name, text in cells or ():
+            if name not in needed[put[position].as_py()]:
+                continue
+            source = name.partition(".")[2]
+            if name in takers and dialect.takes_exact(takers[name], text):
+                taken.setdefault(source, {})[position] = text.decode()
+            else:
+                shown = text.decode(errors="backslashreplace")[:200]
+                refused.append(Refused(position, source, f"the value {shown!r}"))
+    return refused
 
 
 def _not_json(texts: pa.Array) -> list[int]:

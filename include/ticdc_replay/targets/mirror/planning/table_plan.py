@@ -256,7 +256,9 @@ class _Layout:
         versions = [each.now for each in self.versions]
         self.handle_key = one_handle_key(versions, self.conflicts)
         if self.handle_key:
-            self.columns = columns_of(versions, dialect, version_column, version_option, self.conflicts)
+            self.columns = columns_of(
+                versions, self.handle_key, dialect, version_column, version_option, self.conflicts
+            )
 
 
 def _layout(

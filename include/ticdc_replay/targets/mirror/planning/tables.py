@@ -98,11 +98,21 @@ class TableState(msgspec.Struct, frozen=True):
     """The dropped and renamed columns of its upstream, by commitTs, none from below ``form_floor_ts``."""
     is_being_dropped: bool = False
     """Whether a DROP that leaves no row is followed, and an attempt may have broken after it had dropped the table."""
+    base: str = ""
+    """The run of the base whose load has begun, where its rows come in a later commit than its floor; empty elsewhere."""
 
     @property
     def needs_table(self) -> bool:
         """Whether it has rows, so that a table that is missing was lost."""
         return self.newest_ts >= max(self.floor_ts, 1) and not self.is_being_dropped
+
+    def forgotten_by(self, floor_ts: int) -> list[str]:
+        """The columns whose fills ``Ledger.raise_floor`` forgets: no row without them will come. Of rows ordered by place
+        none, since older rows may come after the DDL's commitTs."""
+        if self.topic_id is not None:
+            return []
+        floor_ts = max(self.floor_ts, floor_ts)
+        return [name for name, added in self.added_columns.items() if added.commit_ts < floor_ts]
 
     def after(self, move: "ColumnMove") -> "TableState":
         """What it is once *move* is noted."""

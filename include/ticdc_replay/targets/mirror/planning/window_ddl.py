@@ -210,7 +210,7 @@ class WindowDdl:
         if planned is None:
             return None
         since = self._events.since(column.name, column.since)
-        return FormColumn(planned.target, self._dialect.type_of(column.type), commit_ts, since=since)
+        return FormColumn(planned.target, self._type_of(column), commit_ts, since=since)
 
     def _stops(self, change: Change, commit_ts: int) -> bool:
         """Whether *change* stops the load wherever a mirror has rows that it concerns."""
@@ -244,7 +244,7 @@ class WindowDdl:
                     form += f", with {_shown(fill)} in all rows"
             elif isinstance(change, ColumnWidened):
                 told = self._planned(change.after, entry.commit_ts) or self._as_told(change.after)
-                form = f": {told.target} {self._dialect.type_words(self._dialect.type_of(change.after.type))}"
+                form = f": {told.target} {self._dialect.type_words(self._type_of(change.after))}"
             if rule.policy in self._load.stopping:
                 what += f", and policies.{rule.policy} is stop"
             if rule.remedy:
@@ -263,8 +263,10 @@ class WindowDdl:
         return self._as_told(msgspec.structs.replace(column, name=now.name))
 
     def _as_told(self, column: Column) -> PlannedColumn:
-        fitted, type_name = self._dialect.fit_column(column.name), self._dialect.type_of(column.type)
-        return PlannedColumn(column.name, fitted, "", type_name)
+        return PlannedColumn(column.name, self._dialect.fit_column(column.name), "", self._type_of(column))
+
+    def _type_of(self, column: Column) -> str:
+        return self._dialect.type_of(column.type, in_key=folded(column.name) in self._key)
 
 
 def _single(changes: list[TableChanges]) -> Iterator[tuple[TableChanges, Change]]:

@@ -1,0 +1,101 @@
+"""``ticdc-replay verify``: whether mirrors are what the upstream was at a TSO."""
+
+from typing import Annotated
+
+import typer
+
+from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, Tables, opened
+from ticdc_replay.cli.terminal import print_json, say, table, tell
+from ticdc_replay.cli.upkeep import Mirror, mirror_name
+from ticdc_replay.domain import tso
+from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.stages.upkeep.verification import TableVerification, Verification
+from ticdc_replay.stages.upkeep.verify import verify
+from ticdc_replay.verify.compare import RANGE_ROWS, Pace
+
+EXIT_DIFFERS = 1
+"""A mirror is not what the upstream was."""
+_SHOWN = 20
+"""Differing rows of a table on the terminal; the report has up to 1,000."""
+
+
+def verify_command(
+    pipeline: PipelineFile,
+    target: Mirror = None,
+    tables: Tables = None,
+    at: Annotated[
+        str | None,
+        typer.Option(help="TSO, or ISO 8601 time with a zone, of the upstream; the end of what is loaded if absent"),
+    ] = None,
+    share: Annotated[
+        float, typer.Option(help="Share of the time that the upstream may work for this; 1: no pauses")
+    ] = 0.5,
+    range_rows: Annotated[int, typer.Option("--range-rows", min=1_000, help="Rows of one statement")] = RANGE_ROWS,
+    restart: Annotated[bool, typer.Option("--restart", help="Begin anew; do not go on where an attempt broke")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the report as JSON")] = False,
+    connections: ConnectionsFile = None,
+) -> None:
+    """Compare a target's mirrors with the upstream, by checksums in both databases, and row by row where these differ.
+
+    Needs connections.source, and a tidb_gc_life_time that is longer than the comparison takes. Exit code 1 where a mirror
+    differs.
+    """
+    if not 0 < share <= 1:
+        raise ConfigError(f"--share: {share} is not above 0 and at most 1")
+    try:
+        moment = None if at is None else tso.parse(at)
+    except ValueError as error:
+        raise ConfigError(f"--at: {error}") from None
+    with opened(pipeline, connections) as context:
+        report = verify(
+            context,
+            mirror_name(context, target),
+            tables or ("*.*",),
+            at=moment,
+            pace=Pace(share, range_rows),
+            restart=restart,
+            tell=tell,
+        )
+        uri = context.artifacts.uri(report.name)
+    if json:
+        print_json(report)
+    else:
+        _show(report)
+    tell(f"report: {uri}")
+    if not report.is_equal:
+        raise typer.Exit(EXIT_DIFFERS)
+
+
+def _show(report: Verification) -> None:
+    counts = ("source rows", "mirror rows", "missing", "extra", "changed", "newer")
+    summary = table("table", "as of", *counts, "outcome", right=counts)
+    for each in report.tables:
+        found = each.findings
+        numbers = (found.source_rows, found.mirror_rows, found.missing, found.extra, found.changed, found.newer)
+        summary.add_row(str(each.table), tso.describe(each.at), *(f"{number:,}" for number in numbers), each.outcome)
+    say(summary)
+    for each in report.tables:
+        _show_table(each)
+
+
+def _show_table(found: TableVerification) -> None:
+    for problem in found.problems:
+        say(f"{found.table}: {problem}")
+    differences = found.findings.differences
+    if differences:
+        rows = table("row", "key", "columns", "version in the mirror", "window")
+        rows.title, rows.title_justify = f"{found.table} ({', '.join(found.key)})", "left"
+        for each in differences[:_SHOWN]:
+            version = tso.describe(each.version) if each.version else ""
+            if each.kind == "missing" and version:
+                version = f"deleted at {version}"
+            window = "" if each.window is None else str(each.window)
+            rows.add_row(each.kind, ", ".join(each.key), ", ".join(each.columns), version, window)
+        say(rows)
+    listed = len(differences)
+    if listed > _SHOWN:
+        say(f"{found.table}: {listed - _SHOWN:,} more differing rows are in the report")
+    if found.findings.unexamined:
+        say(f"{found.table}: {found.findings.unexamined:,} more ranges differ, whose rows were not looked at")
+    for note in found.notes if found.outcome == "differs" or found.findings.newer else ():
+        say(f"{found.table}: {note}")

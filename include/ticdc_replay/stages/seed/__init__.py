@@ -1,0 +1,1 @@
+"""The base load of mirrors: from a dump to a changelog of one TSO, and from that into targets."""

@@ -1,0 +1,126 @@
+"""A mirror in MySQL, TiDB or MariaDB as a side of a comparison: ``verify.mysql`` with the types that the mirror has."""
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+import msgspec
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
+
+from ticdc_replay.domain.errors import TransientError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.large_messages import source_statements as statements
+from ticdc_replay.large_messages.source_statements import Statement
+from ticdc_replay.mysql_protocol import quoted
+from ticdc_replay.targets.mirror.comparison import Comparisons, MirrorTable
+from ticdc_replay.targets.mirror.planning.tables import Relation
+from ticdc_replay.targets.mysql.errors import Errors, is_lost, translate
+from ticdc_replay.targets.mysql.settings import MysqlSettings
+from ticdc_replay.verify.forms import Form
+from ticdc_replay.verify.mysql import MySqlColumn, MySqlSide
+from ticdc_replay.verify.side import ComparedColumn, FoundRow, Key, MirrorSide, Range
+
+_FORMS = {
+    "float": {Form.FLOAT},
+    "double": {Form.FLOAT},
+    "date": {Form.DATE},
+    "year": {Form.INTEGER},
+    "datetime": {Form.MOMENT},
+    "timestamp": {Form.INSTANT},
+    "time": {Form.SPAN},
+    "varchar": {Form.TEXT},
+    "longtext": {Form.TEXT, Form.JSON},
+    "varbinary": {Form.BYTES},
+    "longblob": {Form.BYTES},
+    "bit": {Form.INTEGER},
+    "decimal": {Form.DECIMAL},
+}
+_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+_DIGITS = re.compile(r"(?:datetime|timestamp|time)\((\d)\)")
+_SCALE = re.compile(r"decimal\(\d+,(\d+)\)")
+
+_retried = retry(
+    retry=retry_if_exception_type(TransientError),
+    stop=stop_after_attempt(3),
+    wait=wait_exponential_jitter(multiplier=0.2, jitter=0.2),
+    reraise=True,
+)
+
+
+class MysqlComparisons(Comparisons):
+    """A session that connects when the first statement is sent, and again after it was lost."""
+
+    def __init__(self, settings: MysqlSettings) -> None:
+        self._settings = settings
+        self._connection: Any = None
+
+    def close(self) -> None:
+        """End the session."""
+        connection, self._connection = self._connection, None
+        if connection is not None and connection.open:
+            connection.close()
+
+    def forms(self, type_name: str) -> frozenset[Form]:
+        base = re.split(r"[( ]", type_name)[0]
+        return frozenset({Form.INTEGER} if base in _INTEGERS else _FORMS.get(base, ()))
+
+    def side(self, table: MirrorTable, columns: Sequence[ComparedColumn], key: Sequence[int]) -> MirrorSide:
+        return MysqlMirrorSide(self, table, columns, key)
+
+    @_retried
+    def query(self, doing: str, statement: Statement) -> Sequence[tuple[Any, ...]]:
+        """The rows of *statement*, cells as the bytes that the server sent; *doing* says in errors what it is for."""
+        try:
+            if self._connection is None:
+                self._connection = self._settings.connect_reading(statements.SESSION)
+            with self._connection.cursor() as cursor:
+                cursor.execute(statement.sql, statement.parameters)
+                rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
+                return rows
+        except Errors as error:
+            self._fail(error, doing)
+
+    def _fail(self, error: Exception, doing: str) -> NoReturn:
+        if is_lost(error):
+            self._connection = None
+        raise translate(error, doing, self._settings.conn_id) from error
+
+
+class MysqlMirrorSide(MySqlSide, MirrorSide):
+    """Compares *columns* of *table*; *key* are the places of the key's columns among them."""
+
+    def __init__(
+        self, session: MysqlComparisons, table: MirrorTable, columns: Sequence[ComparedColumn], key: Sequence[int]
+    ) -> None:
+        assert table.found is not None, table.relation
+        types = {column.name: column.type for column in table.found.columns}
+        compared = [_compared(column, types[column.mirror]) for column in columns]
+        doing = f"compare {table.relation}"
+        super().__init__(partial(session.query, doing), _named(table.relation), compared, key)
+        self._version = quoted(table.version_column)
+        self._tombstones = _named(table.state.tombstones)
+
+    def rows(self, part: Range) -> list[FoundRow]:
+        return [FoundRow(key, md5, int(version)) for key, md5, version in self.rows_with(part, self._version)]
+
+    def deleted(self, keys: Sequence[Key]) -> dict[Key, int]:
+        place = (self._tombstones.schema, self._tombstones.table)
+        exists = "SELECT 1 FROM information_schema.tables WHERE (table_schema, table_name) = (%s, %s)"
+        if not keys or not self.query(Statement(exists, place)):
+            return {}
+        return {key: int(version) for key, version in self.keys_with(keys, self._version, self._tombstones)}
+
+
+def _compared(column: ComparedColumn, type_name: str) -> MySqlColumn:
+    """*column* of the mirror, whose type there may have more digits than at the source."""
+    own = column.type
+    digits, scale = _DIGITS.fullmatch(type_name), _SCALE.fullmatch(type_name)
+    if digits is not None:
+        own = msgspec.structs.replace(own, scale=int(digits[1]))
+    found_scale = int(scale[1]) if scale is not None else None
+    return MySqlColumn(column.mirror, own, column.form, column.nullable, own_scale=found_scale, by_bytes=True)
+
+
+def _named(relation: Relation) -> TableName:
+    return TableName(relation.schema, relation.table)

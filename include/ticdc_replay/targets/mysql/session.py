@@ -1,0 +1,241 @@
+"""A connection to the mirrors' server, and its open transaction. DDL ends it: what it is about to do is written down before."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+
+import msgspec
+
+from ticdc_replay import mysql_protocol
+from ticdc_replay.domain.errors import CommitStateUnknownError, TargetMismatchError, TransientError
+from ticdc_replay.mysql_protocol import identifier
+from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.mirror.begun_changes import BegunChange, as_if_ended
+from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
+from ticdc_replay.targets.mirror.planning.tables import (
+    ChangeType,
+    FoundTable,
+    MakeColumn,
+    MirrorStep,
+    Observed,
+    Relation,
+    RemoveColumn,
+    RenameColumn,
+)
+from ticdc_replay.targets.mirror.session import Merged, Session
+from ticdc_replay.targets.mirror.staging import Staged
+from ticdc_replay.targets.mysql import ledger_tables, locks, staging
+from ticdc_replay.targets.mysql.dialect import literal_of
+from ticdc_replay.targets.mysql.errors import Errors, is_lost, translate, translated
+from ticdc_replay.targets.mysql.ledger import MysqlLedger
+from ticdc_replay.targets.mysql.merge import merge
+from ticdc_replay.targets.mysql.server import MysqlConnection, Server
+from ticdc_replay.targets.mysql.tables import changed_type, find_table, indexes_on, is_long, sql_of, statement_of
+
+log = logging.getLogger(__name__)
+
+TIDB_ROWS_PER_COMMIT = 100_000
+"""TiDB keeps a transaction in memory: 100 MB by default, and each key and row takes more there than in staging."""
+_NO_ROOM = frozenset({1117, 1118, 1071, 1074})
+"""Columns, bytes of a row, bytes of a key: more than a table may have."""
+
+
+class MysqlSession(Session):
+    """Statements on *connection* to *server*, which errors call *conn_id*."""
+
+    ledger: MysqlLedger
+
+    def __init__(
+        self, connection: MysqlConnection, server: Server, conn_id: str, rows_per_commit: int | None = None
+    ) -> None:
+        self.ledger = MysqlLedger(connection)
+        self._connection = connection
+        self._server = server
+        self._conn_id = conn_id
+        self._rows_per_commit = rows_per_commit or (TIDB_ROWS_PER_COMMIT if server.is_tidb else None)
+        self._locked: list[str] = []
+        self._merged: list[str] = []
+        """Staging tables that are dropped once the rows out of them are committed."""
+
+    def translated(self, doing: str) -> AbstractContextManager[None]:
+        return translated(doing, self._conn_id)
+
+    def commit(self) -> None:
+        self._connection.commit()
+
+    def commit_rows(self, target: Relation) -> None:
+        try:
+            self._require_locks()
+            self._connection.commit()
+        except Errors as error:
+            if not is_lost(error):
+                raise translate(error, f"commit {target}", self._conn_id) from error
+            raise CommitStateUnknownError(
+                f"the connection {self._conn_id!r} broke while {target} was committed: the window may be loaded or not. "
+                "Run the load again: the ledger knows, and a repeat is harmless"
+            ) from error
+        self._clear_up()
+
+    def _clear_up(self) -> None:
+        """Give back locks and drop what is merged; if the connection breaks here the next load does it."""
+        locked, self._locked = self._locked, []
+        merged, self._merged = self._merged, []
+        try:
+            for name in locked:
+                locks.give_back(self._connection, name)
+            staging.drop_staging(self._connection, merged)
+        except Errors as error:
+            log.warning("staging tables %s are left for the next load to drop: %s", ", ".join(merged), error)
+
+    def lock_table(self, target: Relation) -> None:
+        self._lock(f"table {target}", f"another load has held {target}")
+
+    def _lock(self, name: str, holder: str) -> None:
+        if not locks.take(self._connection, name):
+            raise TransientError(f"{holder} for {locks.WAIT_S} s; try again")
+        self._locked.append(name)
+
+    def _require_locks(self) -> None:
+        """Raise TransientError if a lock was lost, before what it guards is committed: TiDB takes back one that is held for
+        longer than its max-txn-ttl."""
+        lost = [name for name in self._locked if not locks.holds(self._connection, name)]
+        if lost:
+            raise TransientError(
+                f"the server has taken back the lock {lost[0]!r} of this load; try again with smaller windows"
+            )
+
+    def begin_merge(self, target: Relation) -> None:
+        """A DROP or RENAME of a column that a broken load has begun is done first. A column that it was adding goes: the ledger
+        does not know it, and no row has a value of its own there."""
+        self.lock_table(target)
+        for change in self.ledger.begun_changes(target):
+            found = find_table(self._connection, self._server, target)
+            if found is not None and found.column(change.column) is not None:
+                self._alter(target, MirrorStep(change.action), found)
+            self.ledger.end_change(target, change)
+
+    def find_table(self, target: Relation) -> FoundTable | None:
+        found = find_table(self._connection, self._server, target)
+        if found is None:
+            return None
+        columns = as_if_ended(found.columns, self.ledger.begun_changes(target))
+        return msgspec.structs.replace(found, columns=tuple(columns))
+
+    def is_empty(self, target: Relation) -> bool:
+        return not self._any(target, "1 = 1")
+
+    def has_rows_between(self, target: Relation, column: str, after: int, before: int) -> bool:
+        return self._any(target, f"{identifier(column)} < {before} AND {identifier(column)} > {after}")
+
+    def has_rows_from(self, target: Relation, column: str, version: int) -> bool:
+        return self._any(target, f"{identifier(column)} >= {version}")
+
+    def newest(self, target: Relation, column: str) -> int:
+        with self._connection.cursor() as cursor:
+            cursor.execute(f"SELECT max({identifier(column)}) FROM {sql_of(target)}")
+            ((newest,),) = cursor.fetchall()
+        return newest or 0
+
+    def version_of(self, target: Relation, column: str, key: Mapping[str, object]) -> int | None:
+        found = find_table(self._connection, self._server, target)
+        types = {each.name: each.type for each in found.columns} if found is not None else {}
+        same_row = []
+        for name, cell in key.items():
+            assert isinstance(cell, str | bytes), "as staged_cells gives it"
+            same_row.append(f"{identifier(name)} = {literal_of(cell, types[name])}")
+        with self._connection.cursor() as cursor:
+            cursor.execute(f"SELECT {identifier(column)} FROM {sql_of(target)} WHERE {' AND '.join(same_row)}")
+            row = cursor.fetchone()
+        return row[0] if row is not None else None
+
+    def delete_below(self, target: Relation, column: str, version: int) -> int:
+        return self._run(f"DELETE FROM {sql_of(target)} WHERE {identifier(column)} < {version}")
+
+    def truncate(self, target: Relation, column: str, version: int) -> None:
+        """At once, for everybody: if the load breaks after it the window is loaded again, and does it again."""
+        self._run(f"TRUNCATE TABLE {sql_of(target)}")
+
+    def drop_table(self, target: Relation) -> None:
+        self._run(f"DROP TABLE IF EXISTS {sql_of(target)}")
+
+    def drop_mirror(self, plan: TablePlan) -> None:
+        """As its ledger is told first, a table that is gone afterwards is not taken for a lost one."""
+        self.ledger.begin_dropping(plan.target, plan.floor_ts)
+        super().drop_mirror(plan)
+
+    def create_schema(self, schema: str) -> None:
+        ledger_tables.create_schema(self._connection, self._server, schema)
+
+    def change(self, target: Relation, step: MirrorStep) -> list[str]:
+        found = find_table(self._connection, self._server, target)
+        match step.action:
+            case RemoveColumn(column=name) | RenameColumn(column=name):
+                if found is not None and found.column(name) is not None:
+                    self._alter(target, step, found)
+                to = step.action.to if isinstance(step.action, RenameColumn) else None
+                self.ledger.end_change(target, BegunChange(name, to))
+            case MakeColumn(column=column):
+                # Ends with the marks, when the ledger knows the column (``MysqlLedger.raise_marks``).
+                self.ledger.begin_change(target, BegunChange(column.name, adds=True))
+                self._alter(target, step, found)
+            case ChangeType(column=name, type=type_name):
+                dropped = (
+                    self._drop_indexes(target, name) if found and is_long(changed_type(found, name, type_name)) else []
+                )
+                self._alter(target, step, found)
+                return [f"DROP INDEX {index}: {name} is too long for it" for index in dropped]
+            case _:
+                self._alter(target, step, found)
+        return []
+
+    def _drop_indexes(self, target: Relation, column: str) -> list[str]:
+        """Drop the indexes that have *column*, but for unique ones; their names. By statements of their own, as TiDB wants."""
+        names = indexes_on(self._connection, target, column)
+        for name in names:
+            self._run(f"ALTER TABLE {sql_of(target)} DROP INDEX {identifier(name)}")
+        return names
+
+    def _alter(self, target: Relation, step: MirrorStep, found: FoundTable | None) -> None:
+        state = self.ledger.state_of(target)
+        fills = {name: column.fill for name, column in state.added_columns.items()} if state is not None else {}
+        try:
+            self._run(statement_of(self._server, target, step.action, found, fills.get))
+        except Errors as error:
+            code, text = mysql_protocol.code_and_text(error)
+            if code not in _NO_ROOM:
+                raise
+            raise TargetMismatchError(
+                f"{target} has no room for {step.text or 'what the window needs'}: {text}. Leave columns out by a column "
+                "selector of the changefeed; or load the table into a parquet target, and take it out of `tables` for this one"
+            ) from error
+
+    def make_staging(self, load: Load, plan: TablePlan, defaults: Mapping[str, str], names: Sequence[str]) -> None:
+        staging.make_staging(self._connection, self._server, load, plan, defaults, names)
+
+    def drop_staging(self, names: Sequence[str]) -> None:
+        """After the commit: a DROP TABLE would be one."""
+        self._merged += names
+
+    def merge(
+        self, load: Load, plan: TablePlan, staged: Staged, found: FoundTable, *, in_order: bool, observed: Observed
+    ) -> tuple[Merged, list[str]]:
+        for name in staged.stages:  # so that no second run of a task empties it meanwhile
+            self._lock(staging.lock_of(name), f"a second run of a task has held the staging table {name}")
+        staging.require_whole(self._connection, staged)
+        merged = merge(
+            self._connection,
+            plan,
+            staged,
+            in_order=in_order,
+            empty=observed.empty,
+            rows_per_commit=self._rows_per_commit,
+            before_commit=self._require_locks,
+        )
+        return merged, []
+
+    def _any(self, target: Relation, condition: str) -> bool:
+        return bool(self._run(f"SELECT 1 FROM {sql_of(target)} WHERE {condition} LIMIT 1"))
+
+    def _run(self, statement: str) -> int:
+        with self._connection.cursor() as cursor:
+            return int(cursor.execute(statement))

@@ -1,0 +1,44 @@
+"""The task that compares mirrors with the upstream."""
+
+import json
+
+import pytest
+
+from tests.support.target_rigs import PostgresRig
+from tests.support.verified import Verified, show_the_present, upstream
+from ticdc_replay.airflow.operators.verify import VerifyOperator
+from ticdc_replay.domain.errors import ConfigError, PolicyStopError
+
+pytestmark = pytest.mark.integration
+
+FIELDS = ("conn_type", "host", "port", "login", "password", "schema")
+
+
+@pytest.fixture
+def verified(tmp_path, tmp_path_factory, mariadb_programs, make_database, monkeypatch):
+    show_the_present(monkeypatch)
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA", json.dumps({"conn_type": "kafka"}))
+    with (
+        upstream(tmp_path_factory.mktemp("mariadb"), mariadb_programs) as source,
+        Verified(source, PostgresRig(make_database()), tmp_path) as made,
+    ):
+        for name in ("source", "target"):
+            fields = {field: getattr(made.connections[name], field) for field in FIELDS}
+            monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(fields))
+        yield made
+
+
+def test_the_task_fails_with_what_differs(verified):
+    schema = verified.create("id int PRIMARY KEY, v int")
+    verified.both(schema, [{"id": number, "v": 1} for number in range(5)])
+    task = VerifyOperator(task_id="verify_mirror", target="mirror", pipeline_file=str(verified.file))
+
+    def run(**answers):
+        return task.execute({"params": {"tables": ["*.*"], "at": "", "share": 1, **answers}})
+
+    assert run() == {str(schema.name): 5}
+    verified.mirror("UPDATE {t}.t SET v = 2 WHERE id = 3")
+    with pytest.raises(PolicyStopError, match="0 missing, 0 extra, 1 changed rows"):
+        run(at="99")
+    with pytest.raises(ConfigError, match="As of: 'noon' is neither a TSO nor"):
+        run(at="noon")

@@ -1,0 +1,353 @@
+"""Whatever breaks, and whenever: no row is half applied in MySQL, where DDL ends transactions, and the next load brings the
+mirror to the same end state."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+from tests.support.changelogs import Changelog, delete, put, table
+from tests.support.examples import counted
+from tests.support.in_process import in_process
+from tests.support.target_rigs import MysqlRig
+from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.errors import (
+    CommitStateUnknownError,
+    PermanentError,
+    TargetMismatchError,
+    TicdcReplayError,
+    TransientError,
+)
+from ticdc_replay.mysql_protocol import arguments
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
+from ticdc_replay.targets.load import load
+from ticdc_replay.targets.mysql import session as mysql_session
+from ticdc_replay.targets.mysql.settings import MysqlSettings
+
+pytestmark = pytest.mark.integration
+
+INT = ColumnType("bigint", declared=True)
+TEXT = ColumnType("varchar", length=20, declared=True)
+ORDERS = table("shop.orders", {"id": INT, "v": TEXT, "old": INT})
+RENAMED = table("shop.orders", {"id": INT, "name": TEXT, "n": INT, "m": INT})
+NEXT = table("shop.orders", {"id": INT, "w": TEXT})
+IN_LEDGER = "SELECT count(*) FROM _ticdc_replay.ledger WHERE target_table = 'orders' AND from_ts = 100"
+
+
+def first(artifacts: Path) -> Changelog:
+    rows = [put(10, id=1, v="old", old=1), put(10, id=2, v="old", old=2), delete(20, id=9)]
+    return Changelog(artifacts, 0, 100).rows(ORDERS, rows)
+
+
+def plain(artifacts: Path) -> Changelog:
+    rows = [put(110, id=1, v="new", old=1), delete(115, id=2), put(120, id=3, v="new", old=3)]
+    return Changelog(artifacts, 100, 200).rows(ORDERS, rows, files=2)
+
+
+def altered(artifacts: Path) -> Changelog:
+    return (
+        Changelog(artifacts, 100, 200)
+        .ddl(
+            140,
+            "ALTER TABLE orders RENAME COLUMN v TO name, DROP COLUMN old, ADD COLUMN n BIGINT DEFAULT 7, ADD COLUMN m BIGINT",
+        )
+        .rows(RENAMED, [put(150, id=1, name="new", n=1, m=2), delete(151, id=2)])
+    )
+
+
+def truncated(artifacts: Path) -> Changelog:
+    return Changelog(artifacts, 100, 200).ddl(140, "TRUNCATE TABLE orders").rows(ORDERS, [put(150, id=5, v="x", old=5)])
+
+
+def dropped(artifacts: Path) -> Changelog:
+    return (
+        Changelog(artifacts, 100, 200)
+        .ddl(140, "DROP TABLE orders")
+        .ddl(145, "CREATE TABLE orders (id BIGINT PRIMARY KEY, w VARCHAR(20))")
+        .rows(NEXT, [put(150, id=1, w="x")])
+    )
+
+
+WINDOWS: dict[str, tuple[Callable[[Path], Changelog], str, list[tuple[Any, ...]]]] = {
+    "rows": (plain, "id, v, old, _commit_ts", [(1, "new", 1, 110), (3, "new", 3, 120)]),
+    "altered": (altered, "id, name, n, m, _commit_ts", [(1, "new", 1, 2, 150)]),
+    "truncated": (truncated, "id, v, old, _commit_ts", [(5, "x", 5, 150)]),
+    "dropped": (dropped, "id, w, _commit_ts", [(1, "x", 150)]),
+}
+
+
+class Fault:
+    """Kills the load's own session before its *number*-th statement or commit, or after the latter was done."""
+
+    def __init__(self, mirror: MysqlRig, number: int, *, after: bool) -> None:
+        self.mirror, self.left, self.after, self.struck = mirror, number, after, False
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        fault = self
+
+        class Watched(pymysql.connections.Connection):  # type: ignore[type-arg]
+            def query(self, sql: Any, unbuffered: bool = False) -> int:
+                fault.strike(self, is_after=False)
+                done = super().query(sql, unbuffered)
+                fault.strike(self, is_after=True)
+                return done
+
+            def commit(self) -> None:
+                fault.strike(self, is_after=False)
+                super().commit()
+                fault.strike(self, is_after=True)
+
+        with pytest.MonkeyPatch.context() as patch:
+            real = pymysql.connect
+            patch.setattr(
+                pymysql, "connect", lambda **given: Watched(**given) if "connect_timeout" in given else real(**given)
+            )
+            yield
+
+    def strike(self, connection: Any, *, is_after: bool) -> None:
+        if is_after is not self.after or self.struck:
+            return
+        self.left -= 1
+        if self.left == 0:
+            self.struck = True
+            with contextlib.suppress(pymysql.err.OperationalError):
+                self.mirror.execute(f"KILL {connection.thread_id()}")
+            if is_after:
+                connection.ping(reconnect=False)  # raises: the session is gone
+
+
+def end_state(mirror: MysqlRig, columns: str) -> list[tuple[Any, ...]]:
+    return mirror.rows(f"SELECT {columns} FROM shop.orders ORDER BY id")
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("name", list(WINDOWS))
+def test_a_session_that_is_lost_at_any_statement(
+    mysql_mirror: MysqlRig, tmp_path: Path, name: str, after: bool, request: pytest.FixtureRequest
+) -> None:
+    window, columns, expected = WINDOWS[name]
+    policies = {"drop": "apply"}
+    struck = True
+    numbers = iter(counted(29, 7))
+    server = mysql_mirror.server
+    while struck:
+        number = next(numbers)
+        mirror, artifacts = MysqlRig(server), tmp_path / str(number)
+        mirror.load(first(artifacts))
+        fault = Fault(mirror, number, after=after)
+        with fault.watching():
+            try:
+                mirror.load(window(artifacts), **policies)
+            except (TransientError, CommitStateUnknownError):
+                assert fault.struck
+            except TicdcReplayError as error:
+                raise AssertionError(f"statement {number}: {error}") from error
+        struck = fault.struck
+        if mirror.rows(IN_LEDGER) == [(1,)]:
+            assert end_state(mirror, columns) == expected, number
+        # An older window comes between: whatever was begun must not mislead it.
+        mirror.load(first(artifacts), reload=True, **policies)
+        mirror.load(window(artifacts), **policies)
+        assert end_state(mirror, columns) == expected, number
+        mirror.load(window(artifacts), reload=True, **policies)
+        assert end_state(mirror, columns) == expected, number
+        assert mirror.rows("SELECT count(*) FROM _ticdc_replay.begun_changes") == [(0,)]
+        assert mirror.rows("SELECT count(*) FROM _ticdc_replay.staging") == [(0,)]
+
+
+def test_parts_that_were_committed_before_a_load_broke_are_applied_again(
+    mysql_mirror: MysqlRig, artifacts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then an older window is loaded, whose rows must not replace those of the parts."""
+    rows = [put(110, id=at, v="new", old=at) for at in range(2500)] + [delete(111, id=9000)]
+    late = Changelog(artifacts, 100, 200).rows(ORDERS, rows)
+    target = {"rows_per_commit": 1000}
+    commits = 0
+    real = mysql_session.merge
+
+    def breaking(connection: Any, *given: Any, **options: Any) -> Any:
+        commit = connection.commit
+
+        def once() -> None:
+            nonlocal commits
+            commits += 1
+            commit()
+            if commits == 2:
+                raise pymysql.err.OperationalError(2013, "lost")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(connection, "commit", once)
+            return real(connection, *given, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mysql_session, "merge", breaking)
+        with pytest.raises(TransientError):
+            mysql_mirror.load(late, target)
+    ((applied,),) = mysql_mirror.rows("SELECT count(*) FROM shop.orders")
+    assert applied in (2000, 2001)
+    older = [put(50, id=at, v="older", old=at) for at in (1, 2400, 9000)]
+    mysql_mirror.load(Changelog(artifacts, 0, 100).rows(ORDERS, older), target)
+    report = mysql_mirror.load_table(late, target=target)
+    assert (report.upserted, report.tombstones, report.superseded) == (2500, 1, 0)
+    found = mysql_mirror.rows("SELECT count(*), min(v), max(v), max(id) FROM shop.orders")
+    assert found == [(2500, "new", "new", 2499)]
+
+
+def test_a_task_that_runs_twice_stages_its_rows_once(mysql_mirror: MysqlRig, artifacts: Path) -> None:
+    """The second run begins when the first has ended well, and may still be at it while the rows are merged."""
+    mysql_mirror.load(first(artifacts))
+    late: list[Future[Any]] = []
+    with ThreadPoolExecutor(4) as pool:
+
+        def twice(work: Callable[[Any], Any], tasks: Sequence[Any], name: str) -> list[Any]:
+            results = in_process(work, tasks, name)
+            late.extend(pool.submit(work, task) for task in tasks if name.startswith("stage"))
+            return results
+
+        job = plain(artifacts).job(mysql_mirror.section)
+        (report,) = load(job, mysql_mirror.connections, twice).tables
+        assert (report.upserted, report.tombstones, report.superseded) == (2, 1, 0)
+        for each in late:
+            with contextlib.suppress(TicdcReplayError):  # its table may be gone
+                each.result()
+    assert len(late) > 0
+    assert end_state(mysql_mirror, "id, v") == [(1, "new"), (3, "new")]
+
+
+def test_rows_that_are_gone_from_staging_stop_the_load(mysql_mirror: MysqlRig, artifacts: Path) -> None:
+    mysql_mirror.load(first(artifacts))
+
+    def emptied(work: Callable[[Any], Any], tasks: Sequence[Any], name: str) -> list[Any]:
+        results = in_process(work, tasks, name)
+        for (stage,) in mysql_mirror.rows("SELECT name FROM _ticdc_replay.staging"):
+            mysql_mirror.execute(f"TRUNCATE TABLE _ticdc_replay.{stage}")
+        return results
+
+    with pytest.raises(TransientError, match="0 rows are staged, and workers reported 3"):
+        load(plain(artifacts).job(mysql_mirror.section), mysql_mirror.connections, emptied)
+    assert end_state(mysql_mirror, "id, v") == [(1, "old"), (2, "old")]
+
+
+def test_a_lock_that_the_server_took_back_stops_the_commit(
+    mysql_mirror: MysqlRig, artifacts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mysql_mirror.load(first(artifacts))
+    real = mysql_session.merge
+
+    def losing(connection: Any, *given: Any, **options: Any) -> Any:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT RELEASE_ALL_LOCKS()")
+            cursor.fetchall()
+        return real(connection, *given, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mysql_session, "merge", losing)
+        with pytest.raises(TransientError, match="the server has taken back the lock"):
+            mysql_mirror.load(plain(artifacts))
+    assert end_state(mysql_mirror, "id, v") == [(1, "old"), (2, "old")]
+
+
+def test_a_column_that_becomes_too_long_for_its_index_loses_it(mysql_mirror: MysqlRig, artifacts: Path) -> None:
+    short = table(
+        "shop.mails", {"id": INT, "mail": ColumnType("varchar", length=100, declared=True)}, unique=[["mail"]]
+    )
+    wide = table("shop.mails", {"id": INT, "mail": ColumnType("varchar", length=1000, declared=True)})
+    mysql_mirror.load(Changelog(artifacts, 0, 100).rows(short, [put(10, id=1, mail="a")]))
+    known = definition_from_sql(short.name, "CREATE TABLE mails (id BIGINT PRIMARY KEY, mail VARCHAR(100) UNIQUE)")
+    window = Changelog(artifacts, 100, 200).knows(known)
+    window.ddl(140, "ALTER TABLE mails MODIFY mail VARCHAR(1000)", table="shop.mails")
+    report = mysql_mirror.load_table(window.rows(wide, [put(150, id=1, mail="b" * 1000)]))
+    assert any("is too long for it" in line for line in report.ddl)
+    assert mysql_mirror.rows("SELECT mail FROM shop.mails") == [("b" * 1000,)]
+
+
+def test_a_default_ends_with_the_rows_that_showed_it(mysql_mirror: MysqlRig, artifacts: Path) -> None:
+    old = table("shop.orders", {"id": INT})
+    noted = table("shop.orders", {"id": INT, "n": INT, "note": ColumnType("text", declared=True)})
+    mysql_mirror.load(Changelog(artifacts, 0, 100).rows(old, [put(10, id=1)]))
+    added = Changelog(artifacts, 100, 200).ddl(
+        140, "ALTER TABLE orders ADD COLUMN n BIGINT DEFAULT 7, ADD COLUMN note TEXT"
+    )
+    mysql_mirror.load(added.rows(noted, [put(150, id=2, n=1, note="x")]))
+    assert mysql_mirror.rows("SELECT id, n, note FROM shop.orders ORDER BY id") == [(1, 7, None), (2, 1, "x")]
+    emptied = Changelog(artifacts, 200, 300).ddl(240, "TRUNCATE TABLE orders")
+    mysql_mirror.load(emptied.rows(noted, [put(250, id=3, n=None, note=None)]), drop="apply")
+    mysql_mirror.execute("INSERT INTO shop.orders (id, _commit_ts) VALUES (4, 250)")
+    assert mysql_mirror.rows("SELECT id, n, note FROM shop.orders ORDER BY id") == [(3, None, None), (4, None, None)]
+
+
+def test_a_load_waits_for_another_and_a_dead_one_is_cleared_up(mysql_mirror: MysqlRig, artifacts: Path) -> None:
+    mysql_mirror.load(first(artifacts))
+    mysql_mirror.execute(
+        "INSERT INTO _ticdc_replay.staging (name, attempt, target_schema, target_table) "
+        "VALUES ('stage_dead_0_0', 'dead', 'shop', 'orders')"
+    )
+    mysql_mirror.execute("CREATE TABLE _ticdc_replay.stage_dead_0_0 (id int)")
+    mysql_mirror.load(plain(artifacts))
+    assert mysql_mirror.rows("SELECT count(*) FROM _ticdc_replay.staging") == [(0,)]
+    assert not mysql_mirror.has_table("_ticdc_replay.stage_dead_0_0")
+
+
+def test_a_missing_privilege_and_a_read_only_server_are_told_apart(mysql_mirror: MysqlRig, artifacts: Path) -> None:
+    if "TiDB" in mysql_mirror.rows("SELECT version()")[0][0]:
+        pytest.skip("the server's test user, who may do all, is the only one")
+    mysql_mirror.load(first(artifacts))
+    mysql_mirror.execute("CREATE OR REPLACE USER reader@'127.0.0.1' IDENTIFIED BY 'secret'")
+    mysql_mirror.execute("GRANT SELECT ON *.* TO reader@'127.0.0.1'")
+    reader = {**mysql_mirror.connections.by_id, "target": as_user(mysql_mirror, "reader", "secret")}
+    mysql_mirror.connections = type(mysql_mirror.connections)(reader)
+    with pytest.raises(PermanentError, match="grant the login the missing privilege"):
+        mysql_mirror.load(plain(artifacts))
+    mysql_mirror.connections = type(mysql_mirror.connections)(
+        {"target": as_user(mysql_mirror, "reader", "another secret")}
+    )
+    with pytest.raises(TicdcReplayError, match="check login and password") as refused:
+        mysql_mirror.load(plain(artifacts))
+    assert "another secret" not in str(refused.value)
+
+
+def test_rows_newer_than_the_ledger_knows_are_not_replaced(mysql_mirror: MysqlRig, artifacts: Path) -> None:
+    mysql_mirror.load(first(artifacts))
+    mysql_mirror.execute("UPDATE shop.orders SET v = 'by hand', _commit_ts = 900 WHERE id = 1")
+    with pytest.raises(TargetMismatchError, match="rows that are newer than every window"):
+        mysql_mirror.load(plain(artifacts))
+    mysql_mirror.load(plain(artifacts), reload=True)
+    found = [(1, "by hand", 1, 900), (3, "new", 3, 120)]
+    assert end_state(mysql_mirror, "id, v, old, _commit_ts") == found
+
+
+def test_a_table_without_transactions_is_refused(mysql_mirror: MysqlRig, artifacts: Path) -> None:
+    if "TiDB" in mysql_mirror.rows("SELECT version()")[0][0]:
+        pytest.skip("TiDB has one engine")
+    mysql_mirror.execute("CREATE DATABASE shop")
+    mysql_mirror.execute("CREATE TABLE shop.orders (id bigint PRIMARY KEY, _commit_ts bigint NOT NULL) ENGINE = MyISAM")
+    with pytest.raises(TargetMismatchError, match="has the engine MyISAM, which has no transactions"):
+        mysql_mirror.load(first(artifacts))
+
+
+def as_user(mirror: MysqlRig, login: str, password: str) -> Any:
+    import msgspec
+
+    return msgspec.structs.replace(mirror.server, conn_id="target", login=login, password=password)
+
+
+def test_a_foreign_key_does_not_order_the_loads(mysql_mirror: MysqlRig, artifacts: Path) -> None:
+    """Tables are committed one by one, so a child may come before its parent."""
+    items = table("shop.items", {"id": INT, "order_id": INT})
+    mysql_mirror.load(first(artifacts).rows(items, [put(10, id=1, order_id=1)]))
+    mysql_mirror.execute(
+        "ALTER TABLE shop.items ADD FOREIGN KEY (order_id) REFERENCES shop.orders (id) ON DELETE CASCADE"
+    )
+    gone = Changelog(artifacts, 100, 200).rows(ORDERS, [delete(110, id=1)]).rows(items, [put(120, id=2, order_id=77)])
+    mysql_mirror.load(gone)
+    assert mysql_mirror.rows("SELECT id, order_id FROM shop.items ORDER BY id") == [(1, 1), (2, 77)]
+    with pymysql.connect(**arguments(mysql_mirror.server, 3306)) as session, session.cursor() as cursor:
+        cursor.execute("SELECT @@foreign_key_checks")
+        assert cursor.fetchone() == (1,)
+    assert MysqlSettings(mysql_mirror.connections["target"]).conn_id == "target"

@@ -1,0 +1,177 @@
+"""CSV and SQL files in Dumpling's format give back their rows, whatever is in them and however they are cut into blocks."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.dumpling_files import Table, Variant, csv_file, sql_file
+from tests.support.examples import examples
+from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.dumps import records
+from ticdc_replay.dumps.csv_rows import csv_rows
+from ticdc_replay.dumps.dialect import Dialect
+from ticdc_replay.dumps.records import Rows, WrongRowError
+from ticdc_replay.dumps.sql_rows import sql_rows
+
+DIALECTS = [
+    Dialect(),
+    Dialect(header=False, line_terminator="\n"),
+    Dialect(escape_backslash=False),
+    Dialect(escape_backslash=False, header=False, line_terminator="\n", separator="|", delimiter="'"),
+    Dialect(delimiter="", separator="\t"),
+    Dialect(delimiter="", separator="|+|", line_terminator="\n"),
+    Dialect(delimiter="<>", separator="|+|"),
+    Dialect(null_value="", separator=";"),
+    Dialect(null_value="NULL", escape_backslash=False),
+]
+PIECES = [
+    b'"', b"'", b"\\", b"\n", b"\r", b"\r\n", b"\0", b"\x1a", b",", b"|", b"|+|", b"<", b">", b"<>", b";", b"\t", b"(", b")",
+    b"),\n(", b"\\N", b"NULL", b"n", b"0", b"Z", b"x'00'", b"\xff", b"\xef\xbb\xbf", "é😀".encode(), b"a b",
+    b"INSERT INTO `t` VALUES\n",
+]  # fmt: skip
+HOSTILE = st.lists(st.sampled_from(PIECES), max_size=6).map(b"".join)
+ANY = st.one_of(st.none(), HOSTILE, st.binary(max_size=12), st.just(bytes(range(256))))
+NUMBER = st.one_of(
+    st.none(), st.integers(-(10**20), 10**20).map(lambda number: str(number).encode()), st.just(b"1.5e-3")
+)
+ROW = st.tuples(NUMBER, ANY, ANY)
+TABLE = Table("s", "t", "", ["id", "a`b", 'c"\\,'], ["number", "string", "string"], [])
+
+
+def cut(content: bytes, sizes: Sequence[int]) -> Iterator[bytes]:
+    """*content* in blocks of *sizes*, and the rest."""
+    for size in sizes:
+        if content:
+            yield content[:size]
+            content = content[size:]
+    if content:
+        yield content
+
+
+def rows_of(found: Iterator[Rows]) -> list[tuple[bytes | None, ...]]:
+    rows: list[tuple[bytes | None, ...]] = []
+    for part in found:
+        assert part.first == len(rows)
+        rows += zip(*[column.to_pylist() for column in part.columns], strict=True)
+    return rows
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=str)
+@settings(max_examples=examples())
+@given(rows=st.lists(ROW, min_size=1, max_size=6), sizes=st.lists(st.integers(1, 40), max_size=5))
+def test_a_csv_file_gives_back_its_rows(
+    dialect: Dialect, rows: list[tuple[bytes | None, ...]], sizes: list[int]
+) -> None:
+    content = csv_file(TABLE, rows, Variant(dialect=dialect))
+    assert rows_of(csv_rows(cut(content, sizes), "file", dialect)) == rows
+
+
+@pytest.mark.parametrize("escape_backslash", [True, False])
+@settings(max_examples=examples())
+@given(
+    rows=st.lists(ROW, min_size=1, max_size=6), sizes=st.lists(st.integers(1, 60), max_size=5), complete=st.booleans()
+)
+def test_an_sql_file_gives_back_its_rows(
+    rows: list[tuple[bytes | None, ...]], sizes: list[int], *, complete: bool, escape_backslash: bool
+) -> None:
+    variant = Variant("sql", Dialect(escape_backslash=escape_backslash), complete_insert=complete, statement_rows=2)
+    content = sql_file(TABLE, rows, variant)
+    found = list(sql_rows(cut(content, sizes), "file", escape_backslash=escape_backslash))
+    assert rows_of(iter(found)) == rows
+    assert {part.names for part in found} == {tuple(TABLE.columns) if complete else None}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS[:5], ids=str)
+@settings(max_examples=examples())
+@given(rows=st.lists(ROW, min_size=1, max_size=6))
+def test_both_readers_give_the_same(dialect: Dialect, rows: list[tuple[bytes | None, ...]]) -> None:
+    content = csv_file(TABLE, rows, Variant(dialect=dialect))
+    fast = rows_of(csv_rows(iter([content]), "file", dialect))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ticdc_replay.dumps.csv_rows.split_fast", lambda *_: None)
+        assert rows_of(csv_rows(iter([content]), "file", dialect)) == fast
+
+
+def test_ordinary_rows_take_the_fast_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    split = records.split_fast
+
+    def watched(*arguments: object) -> object:
+        taken.append(split(*arguments) is not None)  # type: ignore[arg-type]
+        return split(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("ticdc_replay.dumps.csv_rows.split_fast", watched)
+    monkeypatch.setattr("ticdc_replay.dumps.sql_rows.split_fast", watched)
+    rows = [(b"1", 'é "quoted" \\ and\nmore\0'.encode(), None), (b"2", b"", b"\\N")]
+    for dialect in (*DIALECTS[:5], *DIALECTS[7:]):
+        rows_of(csv_rows(iter([csv_file(TABLE, rows, Variant(dialect=dialect))]), "file", dialect))
+    rows_of(sql_rows(iter([sql_file(TABLE, rows, Variant("sql"))]), "file", escape_backslash=True))
+    assert taken == [True] * 8
+
+
+def test_a_row_with_too_many_values_is_named_by_its_line() -> None:
+    content = b'"id","a"\r\n1,"x"\r\n2,"y"\r\n3,"z",4\r\n'
+    with pytest.raises(WrongRowError, match=r"^s3://dump/t\.csv, line 4: 3 values, where 2 should be"):
+        rows_of(csv_rows(iter([content]), "s3://dump/t.csv", Dialect()))
+
+
+def test_a_row_that_is_cut_off_is_an_error() -> None:
+    for content in (b'"id","a"\r\n1,"x"\r\n2,"y', b'"id","a"\r\n1,"x"\r\n2,"y"', b'"id","'):
+        with pytest.raises(WrongRowError, match="end"):
+            rows_of(csv_rows(iter([content]), "file", Dialect()))
+    for content in (b"INSERT INTO `t` VALUES\n(1,'a'),\n", b"INSERT INTO `t` VALUES\n(1,'a'),\n(2", b"INSERT INTO `t"):
+        for escape_backslash in (True, False):
+            with pytest.raises(WrongRowError):
+                rows_of(sql_rows(iter([content]), "file", escape_backslash=escape_backslash))
+
+
+@pytest.mark.parametrize("text", ['say "yes"', "back\\slash", "line\nbreak"])
+def test_a_file_with_other_escapes_is_an_error_or_reads_the_same(text: str) -> None:
+    rows = [(b"1", text.encode(), b"plain")]
+    for written, read in ((Dialect(), Dialect(escape_backslash=False)), (Dialect(escape_backslash=False), Dialect())):
+        content = csv_file(TABLE, rows, Variant(dialect=written))
+        try:
+            found = rows_of(csv_rows(iter([content]), "file", read))
+        except WrongRowError:
+            continue
+        # A backslash is text to a reader without escapes: nothing in the file shows that it is none.
+        assert found == rows or read.escape_backslash is False
+
+
+def test_a_statement_that_is_no_insert_is_an_error() -> None:
+    content = b"INSERT INTO `t` VALUES\n(1,'a');\nDROP TABLE t;\n"
+    with pytest.raises(WrongRowError, match=r"file, line 3: b'DROP TABLE"):
+        rows_of(sql_rows(iter([content]), "file", escape_backslash=True))
+
+
+def test_a_file_without_rows_has_none() -> None:
+    assert rows_of(csv_rows(iter([b'"id","a"\r\n']), "file", Dialect())) == []
+    assert rows_of(csv_rows(iter([]), "file", Dialect())) == []
+    assert rows_of(sql_rows(iter([b"/*!40101 SET NAMES binary*/;\n"]), "file", escape_backslash=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("dialect", "option"),
+    [
+        (Dialect(separator=""), "--csv-separator"),
+        (Dialect(separator="\\"), "--csv-separator"),
+        (Dialect(delimiter=","), "--csv-separator"),
+        (Dialect(delimiter="", escape_backslash=False), "--csv-delimiter"),
+        (Dialect(delimiter="<>", escape_backslash=False), "--csv-delimiter"),
+        (Dialect(line_terminator="\r"), "--csv-line-terminator"),
+        (Dialect(null_value="0"), "--csv-null-value"),
+        (Dialect(null_value='"'), "--csv-null-value"),
+        (Dialect(null_value="NULL", delimiter=""), "--csv-null-value"),
+    ],
+    ids=str,
+)
+def test_options_that_make_rows_alike_are_refused(dialect: Dialect, option: str) -> None:
+    with pytest.raises(ConfigError, match=option):
+        dialect.check()
+
+
+def test_the_dialects_of_these_tests_are_allowed() -> None:
+    for dialect in DIALECTS:
+        dialect.check()
