@@ -10,6 +10,7 @@ from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changefeed.rules import Dispatch
 from ticdc_replay.changelog.files.layout import changelog_root
 from ticdc_replay.config.target_kinds import read_section
+from ticdc_replay.config.target_rules import DropColumn
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import EventPlace, OffsetRange
@@ -164,6 +165,7 @@ class LoadJob(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     ddl: str
     truncate: str = "apply"
     drop: str = "stop"
+    drop_column: DropColumn | None = None
     reload: bool = False
     """Apply again although the ledger says that this window is done."""
     generation: int = 0

@@ -98,6 +98,9 @@ _VIRTUAL = "ADD, DROP COLUMN of a virtual column"
 _IF = "ADD COLUMN IF NOT EXISTS among others, of a column that is known and has a default"
 _WIDER = "MODIFY, CHANGE COLUMN to a type that has all values of the old one; to NULL"
 _SAME = "MODIFY, CHANGE COLUMN of the same type: place, comment, default, NOT NULL"
+_NARROWER = (
+    "MODIFY, CHANGE COLUMN to a smaller or unsigned integer, a shorter text or binary, fewer digits of a decimal"
+)
 _CHANGED = "MODIFY, CHANGE COLUMN to any other type; CONVERT TO CHARACTER SET binary"
 _RENAME_COLUMN = "RENAME COLUMN, CHANGE COLUMN to another name"
 _DEFAULT = "ALTER COLUMN SET, DROP DEFAULT"
@@ -213,8 +216,8 @@ STATEMENTS: tuple[Statement, ...] = (
         {**COLUMNS, "u": TEXT},
         by_hand='ALTER TABLE {t} ALTER COLUMN u TYPE text COLLATE "C"',
     ),
-    Statement("column_changed", _CHANGED, "ALTER TABLE `t` MODIFY COLUMN `u` SMALLINT NOT NULL"),
-    Statement("column_changed", _CHANGED, "ALTER TABLE `t` MODIFY COLUMN `v` VARCHAR(5)"),
+    Statement("column_narrowed", _NARROWER, "ALTER TABLE `t` MODIFY COLUMN `u` SMALLINT NOT NULL"),
+    Statement("column_narrowed", _NARROWER, "ALTER TABLE `t` MODIFY COLUMN `v` VARCHAR(5)"),
     Statement("column_changed", _CHANGED, "ALTER TABLE `t` CONVERT TO CHARACTER SET binary"),
     Statement("no_row_change", _DEFAULT, "ALTER TABLE `t` ALTER COLUMN `v` SET DEFAULT 'x'"),
     Statement("no_row_change", _DEFAULT, "ALTER TABLE `t` ALTER COLUMN `u` DROP DEFAULT"),

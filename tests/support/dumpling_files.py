@@ -6,10 +6,13 @@ Written from its source, of which docs/seed.md names the places; Dumpling itself
 import base64
 import gzip
 from collections.abc import Iterable, Sequence
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pymysql
 from pymysql.converters import encoders
 
@@ -29,7 +32,7 @@ _CRC_OF_NOTHING = b"\0\0\0\0"
 class Variant(NamedTuple):
     """How a dump is written."""
 
-    format: Literal["csv", "sql"] = "csv"
+    format: Literal["csv", "sql", "parquet"] = "csv"
     dialect: Dialect = Dialect()
     compression: Literal["", "gzip", "zstd", "snappy"] = ""
     file_rows: int = 0
@@ -54,6 +57,8 @@ class Table(NamedTuple):
     columns: Sequence[str]
     kinds: Sequence[Kind]
     rows: Sequence[Row]
+    types: Sequence[str] = ()
+    """As ``COLUMN_TYPE`` of information_schema has them; only Parquet needs them."""
 
 
 def write_dump(folder: Path, tables: Iterable[Table], snapshot_ts: int, variant: Variant = PLAIN) -> Path:
@@ -69,6 +74,9 @@ def write_dump(folder: Path, tables: Iterable[Table], snapshot_ts: int, variant:
         for number, start in enumerate(range(0, len(table.rows), size)):
             rows = table.rows[start : start + size]
             chunk = f"{number:09d}0000" if variant.file_size_too else f"{number:09d}"
+            if variant.format == "parquet":
+                pq.write_table(parquet_table(table, rows), folder / f"{stem}.{chunk}.parquet", compression="zstd")
+                continue
             content = csv_file(table, rows, variant) if variant.format == "csv" else sql_file(table, rows, variant)
             _put(folder, f"{stem}.{chunk}.{variant.format}", content, variant)
     (folder / "metadata").write_text(metadata(snapshot_ts))
@@ -117,22 +125,59 @@ def sql_file(table: Table, rows: Sequence[Row], variant: Variant) -> bytes:
     return b"".join(parts)
 
 
+def parquet_table(table: Table, rows: Sequence[Row]) -> pa.Table:
+    """*rows* as Parquet has them (pkg/dumpformat/parquetfile): by the name of the type that the driver reports."""
+    arrays = [_parquet_column([row[at] for row in rows], kind) for at, kind in enumerate(table.types)]
+    return pa.Table.from_arrays(arrays, names=list(table.columns))
+
+
+def _parquet_column(texts: Sequence[bytes | None], column_type: str) -> pa.Array:
+    base, _, rest = column_type.partition("(")
+    base, _, sign = base.partition(" ")
+    unsigned = "unsigned" in sign + rest
+    if base in ("tinyint", "smallint", "mediumint", "year") or (base == "int" and not unsigned):
+        return pa.array([None if text is None else int(text) for text in texts], pa.int32())
+    if (base == "bigint" and not unsigned) or base == "int":
+        return pa.array([None if text is None else int(text) for text in texts], pa.int64())
+    if base in ("bigint", "decimal"):
+        digits, scale = (20, 0) if base == "bigint" else map(int, rest.partition(")")[0].split(","))
+        if digits > 38:
+            return pa.array(texts, pa.binary()).cast(pa.string())
+        numbers = [None if text is None else Decimal(text.decode()) for text in texts]
+        return pa.array(numbers, pa.decimal128(digits, scale))
+    if base in ("float", "double"):
+        return pa.array([None if text is None else float(text) for text in texts], pa.float64())
+    if base in ("datetime", "timestamp"):
+        return pa.array([_wall_clock(text) for text in texts], pa.timestamp("us"))
+    if base in _BYTES:
+        return pa.array(texts, pa.binary())
+    return pa.array(texts, pa.binary()).cast(pa.string())
+
+
+def _wall_clock(text: bytes | None) -> datetime | None:
+    """NULL for what Go's time.Parse refuses, such as a zero date."""
+    try:
+        return None if text is None else datetime.fromisoformat(text.decode())
+    except ValueError:
+        return None
+
+
 def read_table(server: Connection, database: str, name: str, zone: str = "+00:00") -> Table:
     """The table *name* as Dumpling reads it: without generated columns, and texts as the server sends them."""
     with _session(server, zone) as session, session.cursor() as cursor:
         create = _one(cursor, f"SHOW CREATE TABLE `{database}`.`{name}`")[1].decode()
         cursor.execute(
-            "SELECT column_name, data_type, extra, is_generated FROM information_schema.columns WHERE table_schema = %s AND "
-            "table_name = %s ORDER BY ordinal_position",
+            "SELECT column_name, data_type, column_type, is_generated FROM information_schema.columns "
+            "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
             (database, name),
         )
         found = [tuple((cell or b"").decode() for cell in row) for row in cursor.fetchall()]
-        plain = [(column, kind) for column, kind, _, generated in found if generated != "ALWAYS"]
-        columns = [column for column, _ in plain]
+        plain = [(column, kind, whole) for column, kind, whole, generated in found if generated != "ALWAYS"]
+        columns = [column for column, _, _ in plain]
         cursor.execute(f"SELECT {','.join(f'`{column}`' for column in columns)} FROM `{database}`.`{name}`")
         rows = cursor.fetchall()
-        kinds: list[Kind] = [_kind(kind) for _, kind in plain]
-    return Table(database, name, create, columns, kinds, rows)
+        kinds: list[Kind] = [_kind(kind) for _, kind, _ in plain]
+    return Table(database, name, create, columns, kinds, rows, [whole for _, _, whole in plain])
 
 
 def _kind(data_type: str) -> Kind:

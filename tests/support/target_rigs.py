@@ -165,6 +165,8 @@ class MysqlRig(MirrorRig):
 class LakeRig(MirrorRig):
     """Tables of one format and ledger below a folder of their own."""
 
+    schema: str | None = None
+    """That of all tables in Spark's own catalog, if they are there."""
     _TABLE = re.compile(r"(?<![\w.'-])([a-z]\w*)\.([a-z]\w*)\b")
 
     def __init__(self, kind: str, spark: SparkSession, folder: Path, **section: object) -> None:
@@ -185,8 +187,20 @@ class LakeRig(MirrorRig):
             self.section |= {"path": (self.folder / "tables").as_uri()}
         self.section |= section
 
+    def use_catalog_with_views(self) -> None:
+        """Have the tables in a catalog that holds views, Delta's in a schema of their own there."""
+        if self.kind == "iceberg":
+            settings = {"type": "jdbc", "uri": f"jdbc:sqlite:{self.folder}/catalog.db", "jdbc.schema-version": "V1"}
+            self.folder.mkdir(parents=True)
+            self.section["settings"] = {**settings, "warehouse": str(self.folder / "tables")}
+        else:
+            del self.section["path"]
+            self.schema = self.section["schema"] = f"views_{uuid4().hex[:12]}"
+
     def named(self, query: str) -> str:
         """*query* with the names that Spark has for the tables."""
+        if self.schema is not None:
+            return self._TABLE.sub(rf"spark_catalog.{self.schema}.\2", query)
         if self.kind == "iceberg":
             return self._TABLE.sub(
                 lambda found: found[0] if found[1] == self.catalog else f"{self.catalog}.{found[0]}", query

@@ -24,9 +24,9 @@ from ticdc_replay.large_messages import source_statements
 from ticdc_replay.large_messages.source_statements import Statement
 from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.upkeep.verification import TableVerification
+from ticdc_replay.stages.upkeep.verification import TableVerification, Verification
 from ticdc_replay.stages.upkeep.verify import verify
-from ticdc_replay.state.coverage import Coverage, CoveredTable
+from ticdc_replay.state.coverage import Coverage, CoveredTable, Quality
 from ticdc_replay.verify.compare import Pace
 
 FAST = Pace(1.0)
@@ -117,7 +117,7 @@ class Verified:
         self.rig.load(changelog.rows(schema, rows))
         self.cover(schema, window, changelog.run_hash)
 
-    def cover(self, schema: TableSchema, window: Window, run_hash: str) -> None:
+    def cover(self, schema: TableSchema, window: Window, run_hash: str, quality: Quality = "complete") -> None:
         """Record that *window* was loaded."""
         place = self.context.place_of("mirror")
         record = Coverage(
@@ -128,8 +128,8 @@ class Verified:
             run_hash=run_hash,
             selection=(f"{self.database}.*",),
             grade="proven",
-            quality="complete",
-            tables=(CoveredTable(schema.name, "complete"),),
+            quality=quality,
+            tables=(CoveredTable(schema.name, quality),),
             loaded_at_ms=0,
         )
         self.context.state.coverage.record([record])
@@ -149,8 +149,12 @@ class Verified:
 
     def verify(self, pace: Pace = FAST, **options: Any) -> TableVerification:
         """The comparison of the only table."""
-        (found,) = verify(self.context, "mirror", pace=pace, **options).tables
+        (found,) = self.report(pace, **options).tables
         return found
+
+    def report(self, pace: Pace = FAST, **options: Any) -> Verification:
+        """The comparison of all tables."""
+        return verify(self.context, "mirror", pace=pace, **options)
 
     def differing(self, **options: Any) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
         """Kind, key and columns of the rows that differ."""

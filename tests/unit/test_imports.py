@@ -45,6 +45,7 @@ ROOMS = [
     "verify",
     "targets",
     "targets.mirror",
+    "targets.history",
     "targets.postgres",
     "targets.mysql",
     "targets.lake",

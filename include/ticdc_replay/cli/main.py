@@ -39,7 +39,7 @@ VERBS = {
     "changelog": Verb(_CLOSER, "upkeep:changelog", "List changelogs, or remove those that nothing needs"),
     "maintain": Verb(_CLOSER, "maintain:maintain", "Compact lake tables, and remove what nothing needs"),
     "mirror": Verb(
-        _CLOSER, "upkeep:mirror", "Fill mirrors from a dump, raise their floor, or forget one that was dropped"
+        _CLOSER, "upkeep:mirror", "Fill mirrors from a dump, build them again, raise their floor, or forget one"
     ),
     "verify": Verb(_CLOSER, "verify:verify_command", "Compare mirrors with the upstream, row by row where they differ"),
     "reconcile": Verb(

@@ -66,6 +66,10 @@ def seed(
     ] = True,
     tables: Tables = None,
     targets: Targets = None,
+    only_base: Annotated[
+        bool,
+        typer.Option("--only-base", help="Keep the dump as a base for `mirror rebuild`, and load it into no mirror"),
+    ] = False,
     connections: ConnectionsFile = None,
     master: Master = None,
 ) -> None:
@@ -99,6 +103,9 @@ def seed(
         job = write_seed_job(context, pinned, request, wanted)
         submit(job.uri, context, master)
         say(check_base(context, job.run_hash, wanted).summary)
+        if only_base:
+            say(f"kept as base {job.run_hash}: ticdc-replay mirror rebuild … --dump-base {job.run_hash[:12]}")
+            return
         for name in names:
             load = write_load_job(context, job.run_hash, name, wanted)
             begin_load(context, load.uri)

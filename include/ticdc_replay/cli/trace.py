@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from ticdc_replay.cli.mirror_names import UpstreamTable, table_name
 from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, opened
 from ticdc_replay.cli.terminal import print_json, say, table, wide_terminal
-from ticdc_replay.cli.upkeep import UpstreamTable, table_name
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.trace.changelogs import Unread

@@ -6,14 +6,16 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal
 
+from ticdc_replay.cli.mirror_names import Mirror, UpstreamTable, mirror_name, table_name
+from ticdc_replay.cli.rebuild import rebuild_command
 from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, opened
 from ticdc_replay.cli.seed import seed
 from ticdc_replay.cli.terminal import say, table, tell
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
-from ticdc_replay.domain.tables import TableName
-from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.upkeep import mirrors
+from ticdc_replay.stages.upkeep.follow import follow as run_follow
+from ticdc_replay.stages.upkeep.follow import how_to_follow, stopping_ddl
 from ticdc_replay.stages.upkeep.prune import Stored, list_changelogs, prune
 
 changelog = typer.Typer(
@@ -21,14 +23,11 @@ changelog = typer.Typer(
 )
 mirror = typer.Typer(
     no_args_is_help=True,
-    help="Fill empty mirrors from a dump, raise the floor of a mirror table, or forget a dropped table.",
+    help="Fill empty mirrors from a dump, build one again, follow a DDL that stopped a load, raise the floor of a mirror table, "
+    "or forget a dropped one.",
 )
 mirror.command()(seed)
-
-UpstreamTable = Annotated[str, typer.Argument(help="The upstream's table: schema.table", metavar="TABLE")]
-Mirror = Annotated[
-    str | None, typer.Option("--target", help="The target's name, where the pipeline has several mirrors")
-]
+mirror.command("rebuild")(rebuild_command)
 
 
 @changelog.command("list")
@@ -75,10 +74,7 @@ def floor(
     connections: ConnectionsFile = None,
 ) -> None:
     """Raise a mirror's floor: ignore everything before this commitTs, as after a base load or a TRUNCATE done by hand."""
-    try:
-        floor_ts = tso.parse(at)
-    except ValueError as error:
-        raise ConfigError(f"--at: {error}") from None
+    floor_ts = _tso(at)
     with opened(pipeline, connections) as context:
         raised = mirrors.raise_floor(
             context, mirror_name(context, target), table_name(table), floor_ts, holds_all_rows=holds_all_rows
@@ -92,6 +88,42 @@ def floor(
             f"warning: windows with rows up to {tso.describe(raised.newest_ts)} count as loaded. If you have filled the table "
             "again from an older dump, reload the windows after it",
         )
+
+
+@mirror.command()
+def follow(
+    pipeline: PipelineFile,
+    table: UpstreamTable,
+    target: Mirror = None,
+    at: Annotated[
+        str | None, typer.Option("--at", help="The DDL's commitTs: a TSO. Otherwise the first DDL that is not followed")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done")] = False,
+    connections: ConnectionsFile = None,
+) -> None:
+    """Do to a mirror what a DDL did that stopped its load, and raise its floor to just above the DDL."""
+    commit_ts = _tso(at) if at is not None else None
+    with opened(pipeline, connections) as context:
+        name = mirror_name(context, target)
+        ddl = stopping_ddl(context, name, table_name(table), commit_ts)
+        planned = how_to_follow(context, name, ddl)
+        say(f"{ddl.table}: the DDL at {tso.describe(ddl.commit_ts)}")
+        for step in planned.steps:
+            say(f"- {step}")
+        for each in planned.tables:
+            say(f"- {each}: floor {ddl.commit_ts + 1}")
+        if dry_run:
+            say("nothing was changed; without --dry-run it is")
+            return
+        run_follow(context, name, ddl)
+    say("followed: run the stopped load again")
+
+
+def _tso(text: str) -> int:
+    try:
+        return tso.parse(text)
+    except ValueError as error:
+        raise ConfigError(f"--at: {error}") from None
 
 
 @mirror.command()
@@ -123,21 +155,3 @@ def _show(found: Sequence[Stored], *, kept: bool) -> None:
         ]
         changelogs.add_row(*cells, *(["; ".join(stored.kept) or "goes"] if kept else []))
     say(changelogs)
-
-
-def mirror_name(context: ReplayContext, name: str | None) -> str:
-    """*name*, or the pipeline's only mirror. Raises ConfigError if it has several, or none."""
-    if name is not None:
-        return name
-    found = [target.name for target in context.pipeline.targets if target.is_mirror]
-    if len(found) != 1:
-        raise ConfigError(f"--target: name one of the pipeline's mirrors: {', '.join(found) or 'it has none'}")
-    return found[0]
-
-
-def table_name(text: str) -> TableName:
-    """The table in *text*, ``schema.table``. Raises ConfigError for another form."""
-    schema, dot, name = text.partition(".")
-    if not (schema and dot and name):
-        raise ConfigError(f"{text!r} is not of the form schema.table")
-    return TableName(schema, name)

@@ -1,17 +1,28 @@
 """``ticdc-replay verify``: whether mirrors are what the upstream was at a TSO."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from ticdc_replay.cli.mirror_names import Mirror, mirror_name
 from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, Tables, opened
+from ticdc_replay.cli.submit import Master, submit
 from ticdc_replay.cli.terminal import print_json, say, table, tell
-from ticdc_replay.cli.upkeep import Mirror, mirror_name
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.stages.upkeep.verification import TableVerification, Verification
 from ticdc_replay.stages.upkeep.verify import verify
+from ticdc_replay.stages.upkeep.verify_changelogs import verify_changelogs
 from ticdc_replay.verify.compare import RANGE_ROWS, Pace
+
+
+class Against(StrEnum):
+    """What mirrors are compared with."""
+
+    SOURCE = "source"
+    CHANGELOGS = "changelogs"
+
 
 EXIT_DIFFERS = 1
 """A mirror is not what the upstream was."""
@@ -31,15 +42,21 @@ def verify_command(
         float, typer.Option(help="Share of the time that the upstream may work for this; 1: no pauses")
     ] = 0.5,
     range_rows: Annotated[int, typer.Option("--range-rows", min=1_000, help="Rows of one statement")] = RANGE_ROWS,
+    against: Annotated[
+        Against, typer.Option(help="What mirrors are compared with: the upstream, or their base and changelogs")
+    ] = Against.SOURCE,
     restart: Annotated[bool, typer.Option("--restart", help="Begin anew; do not go on where an attempt broke")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON")] = False,
     connections: ConnectionsFile = None,
+    master: Master = None,
 ) -> None:
     """Compare a target's mirrors with the upstream, by checksums in both databases, and row by row where these differ.
 
-    Needs connections.source, and a tidb_gc_life_time that is longer than the comparison takes. Exit code 1 where a mirror
-    differs.
+    Needs connections.source, and a tidb_gc_life_time that is longer than the comparison takes. With --against changelogs the
+    upstream is not asked: base and changelogs are loaded into mirrors beside. Exit code 1 where a mirror differs.
     """
+    if against is Against.CHANGELOGS and (at is not None or restart):
+        raise ConfigError("--at and --restart are for comparisons with the upstream")
     if not 0 < share <= 1:
         raise ConfigError(f"--share: {share} is not above 0 and at most 1")
     try:
@@ -47,15 +64,13 @@ def verify_command(
     except ValueError as error:
         raise ConfigError(f"--at: {error}") from None
     with opened(pipeline, connections) as context:
-        report = verify(
-            context,
-            mirror_name(context, target),
-            tables or ("*.*",),
-            at=moment,
-            pace=Pace(share, range_rows),
-            restart=restart,
-            tell=tell,
-        )
+        name, patterns, pace = mirror_name(context, target), tables or ("*.*",), Pace(share, range_rows)
+        if against is Against.CHANGELOGS:
+            report = verify_changelogs(
+                context, name, lambda uri: submit(uri, context, master), patterns, pace=pace, tell=tell
+            )
+        else:
+            report = verify(context, name, patterns, at=moment, pace=pace, restart=restart, tell=tell)
         uri = context.artifacts.uri(report.name)
     if json:
         print_json(report)
@@ -76,6 +91,8 @@ def _show(report: Verification) -> None:
     say(summary)
     for each in report.tables:
         _show_table(each)
+    if report.without_mirror:
+        say(f"not compared, without a mirror: {', '.join(map(str, report.without_mirror))}")
 
 
 def _show_table(found: TableVerification) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ticdc_replay.config.target_kinds import AnySection
+from ticdc_replay.config.target_rules import DropColumn
 from ticdc_replay.config.types import ConnectionId, Cron, FolderUri, Moment, Place, TablePattern, Tso, Zone, check_place
 from ticdc_replay.domain.window import PinPolicy
 
@@ -148,6 +149,9 @@ class PoliciesSection(Section):
     truncate: Literal["apply", "stop"] = Field("apply", description="TRUNCATE TABLE empties the mirror as well")
     drop: Literal["apply", "stop"] = Field(
         "stop", description="DROP TABLE and DROP DATABASE drop the mirror as well, DROP COLUMN its column"
+    )
+    drop_column: DropColumn | None = Field(
+        None, description="DROP COLUMN drops the column of the mirror, or keeps it with its values; as `drop` if absent"
     )
 
 

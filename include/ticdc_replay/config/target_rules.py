@@ -12,8 +12,11 @@ DdlOutcome = Literal["apply", "nothing", "list", "stop", "rebuild"]
 rows, which stay. ``stop``: nothing is loaded until a person does to the target what the DDL did. ``rebuild``: the same,
 but only a dump of the upstream has the rows."""
 
-DdlPolicy = Literal["ddl", "truncate", "drop"]
+DdlPolicy = Literal["ddl", "truncate", "drop", "drop_column"]
 """Keys of ``policies`` with ``apply`` or ``stop``."""
+
+DropColumn = Literal["stop", "keep", "apply"]
+"""What a mirror does about DROP COLUMN."""
 
 
 class DdlRule(msgspec.Struct, frozen=True):
@@ -51,6 +54,9 @@ MIRROR: Rules = {
     "column_dropped": DdlRule("apply", "drop the column of its mirror", "drop"),
     "column_renamed": DdlRule("apply", "rename the column of its mirror", "ddl"),
     "column_changed": DdlRule("stop", "change the column of its mirror; if that altered values, " + REBUILD),
+    "column_narrowed": DdlRule(
+        "stop", "leave the column of its mirror as it is if all rows fit the new type; else " + REBUILD
+    ),
     "key_changed": DdlRule("stop", "give its mirror this primary key; if its rows can't have it, " + REBUILD),
     "partition_emptied": DdlRule("rebuild", REBUILD),
     "exchanged": DdlRule("rebuild", REBUILD),
@@ -60,3 +66,11 @@ MIRROR: Rules = {
 
 HISTORY: Rules = dict.fromkeys(MIRROR, DdlRule("list"))
 """Of a target that keeps what every window brought: nothing stops its loads."""
+
+
+def with_drop_column(rules: Rules, policy: DropColumn | None) -> Rules:
+    """*rules*, if ``policies.drop_column`` is *policy*; without it ``policies.drop`` decides on DROP COLUMN, too."""
+    rule = rules["column_dropped"]
+    if policy is None or rule.policy is None:
+        return rules
+    return {**rules, "column_dropped": msgspec.structs.replace(rule, policy="drop_column")}

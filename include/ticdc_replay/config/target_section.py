@@ -3,13 +3,15 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
+from ticdc_replay.config.shape import ShapeSection
 from ticdc_replay.config.target_rules import Rules
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.dataset_names import DatasetName, of_table, of_uri
+from ticdc_replay.domain.tables import TableName
 
 TargetName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
 
@@ -22,6 +24,23 @@ class TargetSection(BaseModel):
 
     name: TargetName = Field(description="Name of the target: its task is called load_<name>")
     type: str
+    shape: tuple[ShapeSection, ...] = Field(
+        (),
+        description="How tables are shaped: the first entry that matches a table counts; others are as the upstream's",
+    )
+
+    left_out_if_none: ClassVar[frozenset[str]] = frozenset()
+    """Keys that are not written where they are None."""
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A section without shapes is written as it was before there were any: records of jobs stay the same."""
+        written: dict[str, Any] = write(self)
+        if not self.shape:
+            written.pop("shape", None)
+        return {
+            name: value for name, value in written.items() if name not in self.left_out_if_none or value is not None
+        }
 
     @property
     @abstractmethod
@@ -49,6 +68,10 @@ class TargetSection(BaseModel):
     def place(self) -> str:
         """Where its content lies, whatever its name: what was loaded into another place is not in this one. For records
         and people, without addresses that only a connection knows."""
+
+    def place_of(self, table: TableName) -> str:
+        """Where the content of *table* lies, whatever else the section says: equal for sections that load into one table."""
+        return f"{self.place}: {table}"
 
     @property
     @abstractmethod
@@ -79,7 +102,13 @@ class TargetSection(BaseModel):
     @property
     def connection_ids(self) -> tuple[str, ...]:
         """All Airflow connections that its loads need."""
-        return () if self.connection_id is None else (self.connection_id,)
+        own = () if self.connection_id is None else (self.connection_id,)
+        return (*own, *self.salt_connections)
+
+    @property
+    def salt_connections(self) -> tuple[str, ...]:
+        """The Airflow connections that have the salts of its shapes."""
+        return tuple(dict.fromkeys(each.salt_connection for each in self.shape if each.salt_connection is not None))
 
     def dataset_names(self, connection: Connection | None, destination: str) -> tuple[DatasetName, ...]:
         """What OpenLineage calls the dataset of *destination*, as a table's report has it: its name first, then those under

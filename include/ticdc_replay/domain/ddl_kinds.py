@@ -4,7 +4,7 @@ from typing import Literal
 
 BreakingKind = Literal[
     "truncated", "dropped", "renamed_away", "renamed_here", "recovered", "column_dropped", "column_renamed", "column_changed",
-    "key_changed", "partition_emptied", "exchanged", "not_understood",
+    "column_narrowed", "key_changed", "partition_emptied", "exchanged", "not_understood",
 ]  # fmt: skip
 
 ChangeKind = Literal[

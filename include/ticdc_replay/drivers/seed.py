@@ -64,8 +64,8 @@ class _Seed(NamedTuple):
         schemas: list[ResolvedSchema] = []
         tasks: list[FileTask] = []
         for table in dump.tables:
-            if wanted.wants(table.name.schema, table.name.table):
-                definition = definition_of(table, job.window.from_ts, job.dispatch)
+            definition = definition_of(table, job.window.from_ts, job.dispatch)
+            if wanted.wants(definition.name.schema, definition.name.table):
                 resolved = schema_of(table, definition, job.dispatch)
                 with_stored = tuple(column.name for column in definition.columns if column.generated != "virtual")
                 columns = tuple(column.name for column in definition.columns if column.generated is None)

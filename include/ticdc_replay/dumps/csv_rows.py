@@ -16,6 +16,7 @@ from ticdc_replay.dumps.dialect import Dialect
 from ticdc_replay.dumps.records import Buffered, Layout, Rows, split_fast, transposed
 
 _ESCAPES = {b"\\": b"\\", b"0": b"\0", b"r": b"\r", b"n": b"\n"}
+_NUMBER = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _OTHER_OPTIONS = "Was the dump taken with other --csv-… options or --escape-backslash?"
 
 
@@ -93,7 +94,10 @@ class _Reader:
             self._width = len(self._row(block, 0, line)[0])
         columns = None
         if len(self._separator) == 1 and len(self._delimiter) <= 1:
-            layout = Layout(self._separator, self._delimiter, self._dialect.null_value, self._escapes)
+            layout = Layout(
+                *(self._separator, self._delimiter, self._dialect.null_value, self._escapes),
+                only_numbers_bare=bool(self._delimiter),
+            )
             columns = split_fast(block, layout, self._width)
         return transposed(self._exact(block, line)) if columns is None else columns
 
@@ -145,6 +149,12 @@ class _Reader:
         text = match[2] if enclosed is None else enclosed
         if enclosed is None and text == self._null:
             return None
+        if enclosed is None and self._delimiter and self._width and not _NUMBER.fullmatch(text):
+            raise self._source.wrong(
+                f"{bytes(text)!r:.80} stands without delimiters, as numbers and NULL do, and is neither. Was the dump taken with "
+                "another --csv-null-value or --csv-delimiter?",
+                line,
+            )
         if not self._escapes:
             return bytes(text.replace(self._delimiter * 2, self._delimiter))
         return (

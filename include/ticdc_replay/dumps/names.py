@@ -13,7 +13,7 @@ import msgspec
 from ticdc_replay.domain.tables import TableName
 
 Compression = Literal["", "gzip", "zstd", "snappy"]
-Format = Literal["csv", "sql"]
+Format = Literal["csv", "sql", "parquet"]
 Kind = Literal["metadata", "definition", "view", "data", "other"]
 """``other``: databases, sequences, triggers, placement policies, and what Dumpling never writes."""
 
@@ -28,6 +28,7 @@ _OTHERS = (
     "-placement-policy-create.sql",
 )
 _DATA = re.compile(r"(?P<database>[^.]+)\.(?P<table>[^.]+)(?:\.(?P<chunk>\d+))?\.(?P<format>csv|sql|parquet)")
+_FORMATS: dict[str, Format] = {"csv": "csv", "sql": "sql", "parquet": "parquet"}
 _TABLE = re.compile(r"(?P<database>[^.]+)\.(?P<table>[^.]+)")
 
 
@@ -36,7 +37,8 @@ class DumpName(msgspec.Struct, frozen=True):
 
     kind: Kind
     table: TableName | None = None
-    format: str = ""
+    format: Format | None = None
+    """Of files of rows."""
     compression: Compression = ""
 
 
@@ -63,11 +65,11 @@ def read_name(name: str) -> DumpName:
     for ending, kind in ((_DEFINITION, "definition"), (_VIEW, "view")):
         match = _TABLE.fullmatch(plain.removesuffix(ending)) if plain.endswith(ending) else None
         if match is not None:
-            return DumpName("definition" if kind == "definition" else "view", _table(match), "sql", compression)
+            return DumpName("definition" if kind == "definition" else "view", _table(match), None, compression)
     match = _DATA.fullmatch(plain)
     if match is None:
         return DumpName("other")
-    return DumpName("data", _table(match), match["format"], compression)
+    return DumpName("data", _table(match), _FORMATS[match["format"]], compression)
 
 
 def _table(match: re.Match[str]) -> TableName:

@@ -79,6 +79,8 @@ class Layout(msgspec.Struct, frozen=True):
     """By the byte after a backslash, what the two stand for; empty where quotes are doubled instead."""
     prefix: bytes = b""
     """What may stand before the first quote of a value that is not unquoted, as ``x`` of ``x'00'``."""
+    only_numbers_bare: bool = False
+    """Whether each value without quotes is a number or ``null``."""
 
 
 def split_fast(block: bytes, layout: Layout, width: int) -> tuple[pa.Array, ...] | None:
@@ -124,6 +126,8 @@ def split_fast(block: bytes, layout: Layout, width: int) -> tuple[pa.Array, ...]
     if layout.escapes and block.count(b"\\") != nulls:
         return None  # something else is escaped
     if layout.quote and not _is_well_quoted(block, layout, sum(_count(column, layout.quote) for column in columns)):
+        return None
+    if layout.only_numbers_bare and _strangers(block, layout) != _null_strangers(layout, columns):
         return None
     return tuple(_restored(column, restored) for column in columns)
 
@@ -172,6 +176,24 @@ def _is_well_quoted(block: bytes, layout: Layout, inside: int) -> bool:
         return len(quotes) == 2 * (opening + inside)
     prefixed = int(np.count_nonzero(before == layout.prefix[0])) if layout.prefix else 0
     return len(quotes) == 2 * (opening + prefixed) and inside == 2 * prefixed
+
+
+def _strangers(block: bytes, layout: Layout) -> int:
+    """How many values of *block* begin neither with a quote nor as a number does."""
+    letters = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero((letters == layout.separator[0]) | (letters == ord("\n")))
+    quotes = np.flatnonzero(letters == layout.quote[0])
+    ends = ends[np.searchsorted(quotes, ends) % 2 == 0]  # outside of values
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    first = letters[starts]
+    digits = np.where(first == ord("-"), letters[np.minimum(starts + 1, len(letters) - 1)], first)
+    return int(np.count_nonzero((first != layout.quote[0]) & ((digits < ord("0")) | (digits > ord("9")))))
+
+
+def _null_strangers(layout: Layout, columns: Sequence[pa.Array]) -> int:
+    """How many of them are NULL."""
+    digits = layout.null.removeprefix("-")
+    return 0 if digits[:1].isdigit() else sum(column.null_count for column in columns)
 
 
 def _count(column: pa.Array, letter: bytes) -> int:

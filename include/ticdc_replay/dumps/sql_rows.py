@@ -101,31 +101,38 @@ class _Reader:
 
     def _exact_rows(self, until: int) -> Iterator[Rows]:
         """The rows in the first *until* bytes of what is left, as far as they are whole."""
-        source, rows, line = self._source, list[list[bytes | None]](), self._source.line
+        source = self._source
         stop = len(source.left) - until
         while len(source.left) > stop:
-            match = self._tuple.match(source.left) if self._in_statement else None
-            if match is None:
-                if self._in_statement:
-                    if self._escapes:
-                        raise source.wrong(f"{source.left[:40]!r} is no row of an INSERT. {_OTHER_OPTIONS}")
-                    break
-                if rows:
-                    yield self._found(transposed(rows), line)
-                    rows = []
-                if not self._other_line():
-                    break
-                line = source.line
-                continue
-            values = [self._plain(value) for value in self._value.findall(match["values"])]
-            self._width = self._width or len(values)
-            if len(values) != self._width:
-                raise source.wrong(f"{len(values)} values, where {self._width} should be. {_OTHER_OPTIONS}")
-            rows.append(values)
+            line, rows = source.line, self._tuples(len(source.left) - stop)
+            if rows:
+                yield self._found(transposed(rows), line)
+            elif self._in_statement and self._escapes:
+                raise source.wrong(f"{source.left[:40]!r} is no row of an INSERT. {_OTHER_OPTIONS}")
+            elif self._in_statement or not self._other_line():
+                return
+
+    def _tuples(self, until: int) -> list[list[bytes | None]]:
+        """Take the rows of a statement in the first *until* bytes of what is left, as far as they are whole."""
+        source, rows, at = self._source, list[list[bytes | None]](), 0
+        left = source.left
+        while self._in_statement and at < until and (match := self._tuple.match(left, at)) is not None:
+            try:
+                rows.append(self._values(match["values"]))
+            except ValueError as error:
+                source.take(at)
+                raise source.wrong(f"{error}. {_OTHER_OPTIONS}") from None
             self._in_statement = match["end"] == b","
-            source.take(match.end())
-        if rows:
-            yield self._found(transposed(rows), line)
+            at = match.end()
+        source.take(at)
+        return rows
+
+    def _values(self, texts: bytes) -> list[bytes | None]:
+        values = self._value.findall(texts)
+        self._width = self._width or len(values)
+        if len(values) != self._width:
+            raise ValueError(f"{len(values)} values, where {self._width} should be")
+        return [self._plain(value) for value in values]
 
     def _other_line(self) -> bool:
         """Take a line that is no row; False where it is not whole yet."""
@@ -160,12 +167,13 @@ class _Reader:
         text = value[1:-1]
         if not self._escapes:
             return text.replace(b"''", b"'")
-        return text if b"\\" not in text else re.sub(rb"\\(.)", self._unescaped, text, flags=re.DOTALL)
+        return text if b"\\" not in text else re.sub(rb"\\(.)", _unescaped, text, flags=re.DOTALL)
 
-    def _unescaped(self, escape: re.Match[bytes]) -> bytes:
-        if escape[1] not in _ESCAPES:
-            raise self._source.wrong(f"{escape[0]!r} is nothing that Dumpling writes. {_OTHER_OPTIONS}")
-        return _ESCAPES[escape[1]]
+
+def _unescaped(escape: re.Match[bytes]) -> bytes:
+    if escape[1] not in _ESCAPES:
+        raise ValueError(f"{escape[0]!r} is nothing that Dumpling writes")
+    return _ESCAPES[escape[1]]
 
 
 def _unquoted(name: bytes) -> str:

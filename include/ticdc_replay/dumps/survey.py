@@ -4,6 +4,7 @@ from collections import defaultdict
 
 import msgspec
 
+from ticdc_replay.changefeed.rules import Dispatch, SourceTable
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName
@@ -42,8 +43,9 @@ class Dump(msgspec.Struct, frozen=True):
     """Sorted by name."""
 
 
-def survey(store: ObjectStore, patterns: TablePatterns) -> Dump:
-    """The dump at the root of *store*, of its tables those that *patterns* want. Reads names and definitions, no rows.
+def survey(store: ObjectStore, patterns: TablePatterns, dispatch: Dispatch) -> Dump:
+    """The dump at the root of *store*, of its tables those whose events have by *dispatch* a name that *patterns* want. Reads
+    names and definitions, no rows.
 
     Raises ConfigError for a folder that holds no complete dump of a snapshot of TiDB.
     """
@@ -58,7 +60,7 @@ def survey(store: ObjectStore, patterns: TablePatterns) -> Dump:
     data: defaultdict[TableName, list[ObjectInfo]] = defaultdict(list)
     for info in found:
         read = read_name(info.name)
-        if read.table is None or not patterns.wants(read.table.schema, read.table.table):
+        if read.table is None or not patterns.wants(*dispatch.routed(SourceTable(read.table.schema, read.table.table))):
             continue
         if read.kind == "view":
             views.add(read.table)
@@ -92,15 +94,15 @@ def survey(store: ObjectStore, patterns: TablePatterns) -> Dump:
 
 def _table(store: ObjectStore, name: TableName, definition: ObjectInfo, data: list[ObjectInfo]) -> DumpedTable:
     text = read_whole(store, definition.name, read_name(definition.name).compression)
-    formats = {read_name(info.name).format for info in data}
+    formats = {read.format for read in map(read_name, (info.name for info in data)) if read.format is not None}
     if len(formats) > 1:
         raise ConfigError(
             f"{store.root}: {name} has rows in files of several formats ({', '.join(sorted(formats))}): the folder holds more "
             "than one dump. Dump again into an empty folder"
         )
-    if "parquet" in formats:
+    if "parquet" in formats and any(read_name(info.name).compression for info in data):
         raise ConfigError(
-            f"{store.root}: {name} is dumped as Parquet, which can't be read yet: dump again as CSV or SQL"
+            f"{store.root}: files of {name} are Parquet and compressed as a whole, which no Dumpling writes: unpack them"
         )
     try:
         create_table = text.decode()
@@ -111,7 +113,4 @@ def _table(store: ObjectStore, name: TableName, definition: ObjectInfo, data: li
             DumpFile(info.name, info.size, info.etag, read_name(info.name).compression) for info in data if info.size
         )
     )
-    kind: Format | None = None
-    if files:
-        kind = "csv" if "csv" in formats else "sql"
-    return DumpedTable(name, create_table, kind, files)
+    return DumpedTable(name, create_table, next(iter(formats)) if files else None, files)

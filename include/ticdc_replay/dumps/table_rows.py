@@ -31,6 +31,7 @@ from ticdc_replay.dumps import cells
 from ticdc_replay.dumps.csv_rows import csv_rows
 from ticdc_replay.dumps.dialect import Dialect
 from ticdc_replay.dumps.names import Format
+from ticdc_replay.dumps.parquet_rows import parquet_rows
 from ticdc_replay.dumps.records import Rows, WrongRowError
 from ticdc_replay.dumps.sql_rows import sql_rows
 from ticdc_replay.dumps.streams import blocks
@@ -90,19 +91,41 @@ def read_file(
     """
     _require_unaltered(task.file, dump)
     out = _Output(task, reading, filesystem, root)
-    parts = _counted(blocks(dump, task.file.name, task.file.compression))
     uri = dump.uri(task.file.name)
-    if task.format == "csv":
-        found, binary = csv_rows(parts, uri, reading.dialect), _BINARY[reading.dialect.binary]
-    else:
-        found = sql_rows(parts, uri, escape_backslash=reading.dialect.escape_backslash)
-        binary = cells.from_literal
+    found, binary = _rows_of(task, reading, dump, uri)
     for rows in found:
         named = _by_name(rows, task, uri)
+        if task.format == "parquet":
+            _refuse_lost_dates(task, named, rows, uri)
         for start in range(0, rows.size, BATCH_ROWS):
             part = {name: column.slice(start, BATCH_ROWS) for name, column in named.items()}
             out.write(_batch(task, reading, part, rows.first + start, binary, _line_of(rows, start, uri)))
     return out.close()
+
+
+def _rows_of(task: FileTask, reading: Reading, dump: ObjectStore, uri: str) -> tuple[Iterator[Rows], cells.Bytes]:
+    """The rows of the file, and how the bytes of its binary columns are written."""
+    if task.format == "parquet":
+        filesystem, root = dump.arrow_filesystem()
+        types = {column.name: column.type for column in task.resolved.schema.columns}
+        return parquet_rows(filesystem, f"{root}/{task.file.name}", uri, types, reading.zone), cells.raw
+    parts, dialect = _counted(blocks(dump, task.file.name, task.file.compression)), reading.dialect
+    if task.format == "csv":
+        return csv_rows(parts, uri, dialect), _BINARY[dialect.binary]
+    return sql_rows(parts, uri, escape_backslash=dialect.escape_backslash), cells.from_literal
+
+
+def _refuse_lost_dates(task: FileTask, columns: dict[str, pa.Array], rows: Rows, uri: str) -> None:
+    """Dumpling writes a DATETIME or TIMESTAMP that no calendar has as NULL (pkg/dumpformat/parquetfile): that can be seen where
+    the column takes none."""
+    for column in task.resolved.schema.columns:
+        if column.nullable or column.type.base not in ("datetime", "timestamp") or not columns[column.name].null_count:
+            continue
+        at = columns[column.name].is_null().to_pylist().index(True)
+        raise WrongRowError(
+            f"{uri}, row {rows.first + at + 1}: {column.name} is NULL, and NOT NULL in {task.table.name}: Dumpling writes a date "
+            "that no calendar has, such as 0000-00-00, as NULL into Parquet. Dump as CSV or SQL"
+        )
 
 
 def _require_unaltered(file: DumpFile, dump: ObjectStore) -> None:

@@ -46,6 +46,14 @@ GENTLE: tuple[Statement, ...] = (Statement("SET @@tidb_distsql_scan_concurrency 
 """Make long reads of the session take less of TiKV than the default of 15 tasks at once. TiDB alone has it: System
 Variables in its documentation."""
 
+TABLES = Statement("SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'")
+"""Schema and name of each table as of the session's snapshot."""
+
+
+def first_row(name: TableName) -> Statement:
+    """One row if *name* has any."""
+    return Statement(f"SELECT 1 FROM {quoted(name.schema)}.{quoted(name.table)} LIMIT 1")
+
 
 def show_create(name: TableName) -> Statement:
     """The definition of *name* as of the session's snapshot: the second column of its row."""

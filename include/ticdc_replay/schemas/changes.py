@@ -114,6 +114,12 @@ class BreakingChange(msgspec.Struct, frozen=True, tag=True):
 
     what: str
     kind: BreakingKind = "not_understood"
+    other: TableName | None = None
+    """Of ``renamed_away`` the new name, of ``renamed_here`` the old one. None in changelogs of earlier versions."""
+    column: Column | None = None
+    """Of ``column_narrowed``, as it is now."""
+    key: tuple[str, ...] = ()
+    """Of ``key_changed``, the columns by which rows are identified now; empty for none, and for unknown."""
 
     @property
     def empties(self) -> bool:
@@ -301,14 +307,17 @@ def _altered(
         if subject is not None:
             done.add(subject)
     if before is not None and after is not None and before.handle_key() != after.handle_key():
-        key = ", ".join(after.handle_key()) or "no column"
-        changes[name].append(BreakingChange(f"rows are now identified by {key}", "key_changed"))
+        key = after.handle_key()
+        what = f"rows are now identified by {', '.join(key) or 'no column'}"
+        changes[name].append(BreakingChange(what, "key_changed", key=tuple(key)))
     return changes
 
 
 def _add_rename(changes: dict[TableName, list[Change]], old: TableName, new: TableName) -> None:
-    changes.setdefault(old, []).append(BreakingChange(f"the table was renamed to {new}", "renamed_away"))
-    changes.setdefault(new, []).append(BreakingChange(f"the table was renamed from {old}", "renamed_here"))
+    away = BreakingChange(f"the table was renamed to {new}", "renamed_away", other=new)
+    here = BreakingChange(f"the table was renamed from {old}", "renamed_here", other=old)
+    changes.setdefault(old, []).append(away)
+    changes.setdefault(new, []).append(here)
 
 
 def _subject(action: Action) -> tuple[str, str] | None:
@@ -421,6 +430,8 @@ def _redefined(name: str, before: DefinedColumn, after: DefinedColumn) -> Change
     if is_same or (widens(before.type, after.type) and _keeps_digits(before, after)):
         return ColumnWidened(_column(before), _column(after))
     what = f"the column {name} changed from {before.type_text()} to {after.type_text()}"
+    if narrows(before.type, after.type):
+        return BreakingChange(what, "column_narrowed", column=_column(after))
     return BreakingChange(what, "column_changed")
 
 
@@ -473,6 +484,15 @@ def widens(before: ColumnType, after: ColumnType) -> bool:
     if before.base in ("enum", "set") and before.elements is not None and after.elements is not None:
         return after.elements[: len(before.elements)] == before.elements
     return before.base == "vector" and after.length is None
+
+
+def narrows(before: ColumnType, after: ColumnType) -> bool:
+    """Whether *after* has only some values of *before*, or others beside them, and each value that it has is the same in both.
+
+    So a change of the type alters no row where all rows fit *after*. Integers, texts, bytes and decimals.
+    """
+    families = (INTEGER_TYPES, ("char", "varchar", *_CAPACITY), ("varbinary", *_BYTES_CAPACITY), ("decimal",))
+    return any(before.base in family and after.base in family for family in families) and not widens(before, after)
 
 
 def _capacity(column_type: ColumnType) -> int:

@@ -1,21 +1,23 @@
 """The contract of a target, and what a load reports."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
 from ticdc_replay.changelog.cells.written import WrittenCell
 from ticdc_replay.changelog.files.index import ChangelogIndex, DataFile
-from ticdc_replay.changelog.files.reading import file_name
+from ticdc_replay.changelog.files.reading import file_name, read_index
 from ticdc_replay.changelog.files.version_order import VersionOrder
-from ticdc_replay.config.target_rules import DdlPolicy
+from ticdc_replay.config.target_rules import DdlPolicy, DropColumn
 from ticdc_replay.config.target_section import TargetSection
 from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import SourceWindow
+from ticdc_replay.schemas.changes import BreakingChange, TableChanges
 from ticdc_replay.storage import ObjectStore, open_store
 from ticdc_replay.targets.sql import Sql
 
@@ -25,7 +27,8 @@ Config = TypeVar("Config", bound=TargetSection)
 
 Outcome = Literal["loaded", "done_before", "without_key", "reserved_name", "stopped"]
 """``done_before``: the ledger knows this run and window; ``without_key``: history only, a mirror can't hold it;
-``reserved_name``: the same, as the target needs the name for itself; ``stopped``: never in a load report, see ``StoppedLoad``."""
+``reserved_name``: the same, as the target needs the name for itself; ``stopped``: never in a load report, see ``StoppedLoad``;
+of a history, a load that has begun to write its slice in several commits."""
 
 LEFT_OUT: frozenset[Outcome] = frozenset({"without_key", "reserved_name"})
 """Of tables that the target does not hold."""
@@ -72,6 +75,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     stopping: frozenset[DdlPolicy]
     """The policies by which schema changes stop the load that a target could apply."""
     reload: bool
+    drop_column: DropColumn | None = None
+    """What a mirror does about DROP COLUMN; None if ``policies.drop`` decides."""
     generation: int = 0
     """Of the run: a target refuses the load once a larger one of the window has begun there. 0: nobody gave it one."""
     sources: tuple[SourceWindow, ...] = ()
@@ -81,9 +86,26 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     sql: Sql | None = None
     """The driver's Spark SQL, for targets that Spark writes to; None where there is no Spark."""
 
-    def file_name(self, file: DataFile) -> str:
-        """The name of a data file of ``index``, relative to the artefacts."""
-        return file_name(self.index, file)
+    shaped: str = ""
+    """The folder, relative to the artefacts, of the shaped copies of the files of ``shaped_tables``."""
+    shaped_tables: frozenset[TableName] = frozenset()
+    """The tables that ``index`` has as the target is to have them, not as the upstream has them."""
+
+    def file_name(self, file: DataFile, index: ChangelogIndex | None = None, *, table: TableName) -> str:
+        """The name of a data file of *table* in *index*, by default ``index``, relative to the artefacts."""
+        name = file_name(index or self.index, file)
+        return f"{self.shaped}/{name}" if table in self.shaped_tables else name
+
+    def index_of(self, run: str, tables: Collection[TableName]) -> ChangelogIndex:
+        """The index of another run's changelog, of which rows of *tables* are loaded, too. Raises ConfigError for tables with a
+        shape, as its rows are not shaped; ArtifactNotFoundError without a complete changelog."""
+        unshaped = sorted(self.shaped_tables.intersection(tables))
+        if unshaped:
+            raise ConfigError(
+                f"target {self.target}: rows of {unshaped[0]} that came out of a quarantine can't be added to a table with a "
+                "`shape` that keeps each window's rows. Decode the window again, with a new run, and load that"
+            )
+        return read_index(self.artifacts.open(), run)
 
     @property
     def folder(self) -> str:
@@ -138,6 +160,8 @@ class TableReport(msgspec.Struct, frozen=True, kw_only=True):
     """Row versions of schemas that had ended before the table's floor: not looked at."""
     ddl: tuple[str, ...] = ()
     """The schema changes that were applied to the target."""
+    redrives: str | None = None
+    """Of a load into a history, the run whose quarantine its run re-drives; None if it is of a window itself."""
     commit: str = ""
     """The table's snapshot id or version with the rows, where it has such; empty too if the load changed no row."""
 
@@ -198,7 +222,7 @@ class FoundRow(msgspec.Struct, frozen=True, kw_only=True):
     not_looked: str = ""
     """Why the row was not looked for, and how a person can; empty if it was."""
     version: int | None = None
-    """Of the row, or of its delete; None if the target has neither."""
+    """Of the row, or of its delete, the newest where the target keeps all; None if the target has neither."""
     order: VersionOrder = "commit_ts"
     """What ``version`` is: a commitTs (TSO), or a place."""
     is_deleted: bool = False
@@ -227,6 +251,13 @@ class Target(ABC, Generic[Config]):
         can't hold, if policy stops; CommitStateUnknownError if the connection broke in a commit; TransientError if the
         target is away.
         """
+
+    def holds(self, pipeline: str, table: TableName) -> bool:
+        """Whether a load of *pipeline* has brought rows of *table*. Raises TransientError if the target is away.
+
+        Here: no, as nothing is known.
+        """
+        return False
 
     def find_row(self, pipeline: str, table: TableName, key: Mapping[str, WrittenCell]) -> FoundRow:
         """Look up what the target has now of the row of *table* with *key*, the cells of its handle key by column. No column
@@ -263,6 +294,41 @@ class StoppedLoad(msgspec.Struct, frozen=True):
     report: TableReport
 
 
+class StoppingDdl(msgspec.Struct, frozen=True):
+    """A DDL that stopped a load of ``table``, all of whose rows from before it are loaded."""
+
+    table: TableName
+    commit_ts: int
+    """TSO."""
+    changes: tuple[TableChanges, ...]
+    """All that was changed at this commitTs, of whatever table: a RENAME concerns several."""
+    selection: tuple[str, ...]
+    """The patterns of the tables that are mirrored."""
+
+    @property
+    def tables(self) -> list[TableName]:
+        """The tables whose mirrors have to follow it together, sorted: of a RENAME all that give or take a name."""
+        entries = {entry.table: entry for entry in self.changes}
+        found, fresh = {self.table}, [self.table]
+        while fresh:
+            entry = entries.get(fresh.pop())
+            for change in entry.changes if entry is not None else ():
+                other = change.other if isinstance(change, BreakingChange) else None
+                if other in entries and other is not None and other not in found:
+                    found.add(other)
+                    fresh.append(other)
+        return sorted(found)
+
+
+class Followed(msgspec.Struct, frozen=True):
+    """What was done, or is to be done, to follow a DDL."""
+
+    tables: tuple[TableName, ...]
+    """The upstream's tables whose mirrors follow together. Of each the floor is at least just above the DDL."""
+    steps: tuple[str, ...]
+    """For people, in their order; empty if the mirrors have the form already."""
+
+
 class RebuildableTarget(Target[Config]):
     """A target with a ledger of what was loaded, in which one table can be forgotten, and then be built again."""
 
@@ -297,6 +363,81 @@ class Mirror(RebuildableTarget[Config]):
         The mirror need not exist yet. Raises TargetMismatchError for a mirror of another pipeline, TransientError if
         the target is away.
         """
+
+    def how_to_follow(self, pipeline: str, ddl: StoppingDdl) -> Followed:
+        """What ``follow`` would do; nothing is changed. Raises what ``follow`` raises."""
+        raise self._cannot_follow(ddl)
+
+    def follow(self, pipeline: str, ddl: StoppingDdl) -> Followed:
+        """Do to the mirrors what *ddl* did upstream, and raise their floors to just above it. Rows from before it must be
+        loaded: no load applies them afterwards. A repeat ends what an attempt that broke has begun.
+
+        Raises PolicyStopError if that needs rows of the upstream, if rows of a mirror do not fit, or if one has rows from after
+        *ddl*; TargetMismatchError for a mirror of another pipeline, and TransientError if the target is away.
+
+        Here: no DDL is followed so.
+        """
+        raise self._cannot_follow(ddl)
+
+    def _cannot_follow(self, ddl: StoppingDdl) -> ConfigError:
+        return ConfigError(
+            f"{ddl.table}: `mirror follow` can't change tables of a target of type {self.config.type}. Do by hand what the "
+            "load's message says, then raise the floor with `ticdc-replay mirror floor`"
+        )
+
+
+class AppliedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that was applied to one mirror table, as the ledger has it."""
+
+    window: Window
+    run_hash: str
+    report: TableReport
+
+
+class Replaced(msgspec.Struct, frozen=True):
+    """What came of the swap of a mirror table: it was done if nothing is ``lacking``."""
+
+    table: str
+    """The name of the mirror."""
+    floor_ts: int
+    """That of the new mirror (TSO)."""
+    lacking: tuple[AppliedRun, ...]
+    """What the old mirror has, and the new one lacks."""
+    lost: tuple[str, ...]
+    """Indexes of the old mirror that the new one can't have."""
+
+
+class ReplaceableMirror(Mirror[Config]):
+    """A mirror of which one table can be filled anew beside the old one, and then take its place."""
+
+    @abstractmethod
+    def beside(self, table: TableName) -> Config:
+        """The section of a target whose mirror of *table* is the one that is filled anew."""
+
+    @abstractmethod
+    def applied(self, table: TableName) -> tuple[AppliedRun, ...]:
+        """The runs whose loads into the mirror of *table* have ended. Raises TransientError if the target is away."""
+
+    @abstractmethod
+    def applied_beside(self, table: TableName) -> tuple[AppliedRun, ...]:
+        """The same of the one that is filled anew; nothing if none was begun."""
+
+    @abstractmethod
+    def require_replaceable(self, pipeline: str, table: TableName) -> None:
+        """Raise TargetMismatchError if the mirror of *table* is of another pipeline, or if something depends on it that a new
+        table would lack or break, such as a view: each is named."""
+
+    @abstractmethod
+    def replace(self, pipeline: str, table: TableName, superseded: Collection[str]) -> Replaced:
+        """Let what was filled anew take the place of the mirror of *table*, with its ledger, if it has all runs that the mirror
+        has, but for those that are *superseded* and windows below its floor. Loads of the table wait meanwhile.
+
+        Killed anywhere, the mirror is either the old or the new one. Raises what ``require_replaceable`` raises.
+        """
+
+    @abstractmethod
+    def abandon(self, table: TableName) -> bool:
+        """Drop what was filled anew of *table*, and forget it; whether there was anything."""
 
 
 AnyTarget = Target[Any]

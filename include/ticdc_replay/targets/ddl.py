@@ -6,7 +6,7 @@ import msgspec
 
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.version_order import VersionOrder
-from ticdc_replay.config.target_rules import DdlPolicy, DdlRule, Rules
+from ticdc_replay.config.target_rules import DdlPolicy, DdlRule, DropColumn, Rules
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
@@ -25,15 +25,17 @@ from ticdc_replay.schemas.changes import (
 from ticdc_replay.schemas.ddl.reader import TableKey, key_of
 
 
-def stopping_policies(ddl: str, truncate: str, drop: str) -> frozenset[DdlPolicy]:
+def stopping_policies(
+    ddl: str, truncate: str, drop: str, drop_column: DropColumn | None = None
+) -> frozenset[DdlPolicy]:
     """Those of the policies that stop loads: with *ddl* ``stop`` all of them."""
     if ddl == "stop":
-        return frozenset(("ddl", "truncate", "drop"))
-    asked: dict[DdlPolicy, str] = {"truncate": truncate, "drop": drop}
+        return frozenset(("ddl", "truncate", "drop", "drop_column"))
+    asked: dict[DdlPolicy, str | None] = {"truncate": truncate, "drop": drop, "drop_column": drop_column}
     return frozenset(name for name, value in asked.items() if value == "stop")
 
 
-_COLUMNS_CHANGE = frozenset(("column_dropped", "column_renamed", "column_changed", "key_changed"))
+_COLUMNS_CHANGE = frozenset(("column_dropped", "column_renamed", "column_changed", "column_narrowed", "key_changed"))
 _ANOTHER_TABLE = frozenset(("dropped", "renamed_away", "renamed_here", "recovered", "not_understood"))
 
 

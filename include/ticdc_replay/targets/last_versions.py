@@ -105,7 +105,7 @@ def fold_groups(load: Load, tables: Mapping[TableName, Sequence[TableVersion]], 
             rows = sum(file.rows for _, file in files)
             buckets = 0 if rows <= small_rows else 1 + rows // BUCKET_ROWS
             winners = tuple(f"{load.folder}/winners/{outputs + bucket:05d}.parquet" for bucket in range(buckets))
-            names = tuple(load.file_name(file) for _, file in files)
+            names = tuple(load.file_name(file, table=table) for _, file in files)
             numbered = tuple(FoldFile(number, *entry) for number, entry in enumerate(files))
             only = tuple(file.only for _, file in files)
             fold = Fold(

@@ -49,7 +49,7 @@ def _difference(schema: TableSchema, usual: TableSchema) -> str:
 def _one_place(load: Load, version: TableVersion) -> str:
     file = min(version.files, key=lambda each: (each.min_commit_ts, each.name))
     filesystem, base = load.artifacts.open().arrow_filesystem()
-    name = load.file_name(file)
+    name = load.file_name(file, table=version.schema.name)
     with file_errors(f"read {name}"), pq.ParquetFile(f"{base}/{name}", filesystem=filesystem) as opened:
         row = next(rows_of(opened, file.only, _PLACE, rows=1_024)).slice(0, 1)
     commit_ts = row["_commit_ts"][0].as_py()

@@ -12,6 +12,7 @@ from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.jobspec import LoadJob
 from ticdc_replay.targets.base import AnyTarget, Execute, Load, LoadReport, StoreAddress
 from ticdc_replay.targets.ddl import stopping_policies
+from ticdc_replay.targets.shaped_load import shaped
 from ticdc_replay.targets.sql import Sql
 
 
@@ -43,14 +44,16 @@ def load(
         target=target.config.name,
         attempt=uuid4().hex[:16],
         quarantine_values=job.target_value == "quarantine",
-        stopping=stopping_policies(job.ddl, job.truncate, job.drop),
+        stopping=stopping_policies(job.ddl, job.truncate, job.drop, job.drop_column),
+        drop_column=job.drop_column,
         reload=job.reload,
         generation=job.generation,
         sources=job.sources,
         parallelism=parallelism,
         sql=sql,
     )
-    loaded = target.load(plan, execute)
+    with shaped(plan, target, execute) as shaped_plan:
+        loaded = target.load(shaped_plan, execute)
     return LoadReport(
         pipeline=job.pipeline,
         run_hash=job.run_hash,

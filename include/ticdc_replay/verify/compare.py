@@ -93,8 +93,8 @@ class Comparison:
                 part, digests = coming
 
     def _range_rows(self) -> int:
-        """How many rows a range has: more if the source reads its whole table for each."""
-        if self._source.steps_by_index:
+        """How many rows a range has: more if a side reads its whole table for each."""
+        if self._source.steps_by_index and self._mirror.steps_by_index:
             return self._pace.range_rows
         held = self._ask(self._mirror, self._mirror.digest, Range()).result().rows
         return max(self._pace.range_rows, -(-held // _MOST_SORTED_RANGES))

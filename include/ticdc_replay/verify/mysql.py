@@ -44,10 +44,19 @@ class MySqlColumn(msgspec.Struct, frozen=True):
 
 
 class MySqlSide(Side):
-    """Compares *columns* of *table*; *key* are the places of the key's columns among them, in the order of an index."""
+    """Compares *columns* of the rows of *table* that meet *conditions*; *key* are the places of the key's columns among them, in
+    the order of an index."""
 
-    def __init__(self, query: Query, table: TableName, columns: Sequence[MySqlColumn], key: Sequence[int]) -> None:
+    def __init__(
+        self,
+        query: Query,
+        table: TableName,
+        columns: Sequence[MySqlColumn],
+        key: Sequence[int],
+        conditions: Sequence[str] = (),
+    ) -> None:
         self.query = query
+        self._conditions = conditions
         collations = {column.collation for column in columns if forms.is_character(column.type)}
         as_they_are = len(collations) == 1 and all(each is not None and each.startswith(_UTF8) for each in collations)
         self._columns = tuple(
@@ -86,13 +95,16 @@ class MySqlSide(Side):
         found = self._select(f"{self._row_md5}, {selected}, {self._key_texts}", part)
         return [(self._key_of(row[2:]), self._md5(row), row[1]) for row in found]
 
-    def keys_with(self, keys: Sequence[Key], selected: str, table: TableName) -> list[tuple[Key, bytes]]:
-        """Those of *keys* that *table* has, whose key columns are those of this one, and what *selected* gives of each."""
-        conditions = [_all(_equal(*pair) for pair in zip(self._key, key, strict=True)) for key in keys]
-        where = " OR ".join(f"({text})" for text, _ in conditions)
+    def keys_with(
+        self, keys: Sequence[Key], selected: str, table: TableName, conditions: Sequence[str] = ()
+    ) -> list[tuple[Key, bytes]]:
+        """Those of *keys* of which *table*, whose key columns are those of this one, has a row that meets *conditions*, and what
+        *selected* gives of each."""
+        found_keys = [_all(_equal(*pair) for pair in zip(self._key, key, strict=True)) for key in keys]
+        where = " AND ".join([*conditions, f"({' OR '.join(f'({text})' for text, _ in found_keys)})"])
         place = f"{quoted(table.schema)}.{quoted(table.table)}"
         statement = f"SELECT {selected}, {self._key_texts} FROM {place} WHERE {where}"
-        found = self.query(Statement(statement, tuple(value for _, values in conditions for value in values)))
+        found = self.query(Statement(statement, tuple(value for _, values in found_keys for value in values)))
         return [(self._key_of(row[1:]), row[0]) for row in found]
 
     def cells(self, key: Key) -> list[str | None] | None:
@@ -116,7 +128,7 @@ class MySqlSide(Side):
         return forms.canonical_key([cell.decode() for cell in cells], self._forms)
 
     def _select(self, selected: str, part: Range, end: str = "") -> Sequence[tuple[Any, ...]]:
-        conditions, parameters = [], []
+        conditions, parameters = [*self._conditions], []
         for bound, condition in ((part.lower, _from), (part.upper, _below)):
             if bound is not None:
                 text, values = condition(self._key, bound)
@@ -127,7 +139,8 @@ class MySqlSide(Side):
 
     def _of_key(self, selected: str, key: Key) -> Sequence[tuple[Any, ...]]:
         condition, values = _all(_equal(column, text) for column, text in zip(self._key, key, strict=True))
-        return self.query(Statement(f"SELECT {selected} FROM {self._table} WHERE {condition}", tuple(values)))
+        where = " AND ".join([*self._conditions, condition])
+        return self.query(Statement(f"SELECT {selected} FROM {self._table} WHERE {where}", tuple(values)))
 
 
 _Condition = tuple[str, list[Any]]

@@ -10,6 +10,7 @@ from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.large_messages import source_statements as statements
 from ticdc_replay.large_messages.source_session import NoTableError, SnapshotGoneError, SourceSession, retried
 from ticdc_replay.large_messages.source_statements import Statement
+from ticdc_replay.mysql_protocol import is_system_schema
 from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.verify.mysql import MySqlColumn, MySqlSide
 from ticdc_replay.verify.side import ComparedColumn
@@ -21,6 +22,16 @@ class SourceSnapshot:
     def __init__(self, session: SourceSession, at: int) -> None:
         self._session = session
         self._at = at
+
+    def tables(self) -> list[TableName]:
+        """All tables but those of the server's own; views are none."""
+        found = self.query(statements.TABLES)
+        names = (TableName(schema.decode(), table.decode()) for schema, table in found)
+        return [name for name in names if not is_system_schema(name.schema)]
+
+    def has_rows(self, table: TableName) -> bool:
+        """Whether *table* has a row."""
+        return bool(self.query(statements.first_row(table)))
 
     def definition(self, table: TableName) -> TableDefinition | None:
         """The definition of *table*, None if there is no such table. Raises PermanentError if it can't be read."""

@@ -14,6 +14,7 @@ from ticdc_replay.cli.main import app
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
@@ -79,6 +80,27 @@ def test_a_floor_below_what_was_loaded_is_told(mirror: Mirror, command: Command,
     mirror.load(window)
     assert "rows up to 70" in command("floor", "--at", "60").stderr.replace("\n", " ")
     assert command("floor", "--at", "70").stderr == ""
+
+
+def test_a_ddl_is_shown_and_then_followed(mirror: Mirror, command: Command, tmp_path: Path) -> None:
+    orders = table("shop.orders", {name: ColumnType("int", declared=True) for name in ("id", "v")})
+    window = Changelog(tmp_path / "artifacts" / "shop", 0, 51).rows(orders, [put(50, id=1, v=2)])
+    window.ddl(50, "ALTER TABLE orders DROP COLUMN v", table="shop.orders")
+    window.pipeline = "shop"
+    none = command("follow")
+    assert none.exit_code == 2
+    assert "was stopped by a DDL at its window's end" in none.stderr.replace("\n", " ")
+    with pytest.raises(PolicyStopError, match="end the window"):
+        mirror.load(window)
+    shown = command("follow", "--dry-run")
+    assert shown.exit_code == 0, shown.stderr
+    assert "DROP COLUMN v" in shown.stdout
+    assert "nothing was changed" in shown.stdout
+    assert mirror.rows("SELECT v FROM shop.orders") == [(2,)]
+    done = command("follow", "--at", "50")
+    assert done.exit_code == 0, done.stderr
+    assert mirror.rows("SELECT * FROM shop.orders") == [(1, 50)]
+    assert mirror.rows("SELECT floor_ts FROM _ticdc_replay.tables") == [(51,)]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A small changefeed that writes Open Protocol messages into a topic, with the record times a test wants."""
 
 import json
+from collections.abc import Mapping
 
 from confluent_kafka import Producer
 
@@ -38,14 +39,17 @@ class Feed:
         recorded: float | None = None,
         only_key: bool = False,
         claim_check: str | None = None,
+        texts: Mapping[str, str] | None = None,
     ) -> None:
-        """An insert that committed at *commit*; of a large row the key alone, or where the rest of it is."""
+        """An insert that committed at *commit*, with *texts* in further columns; of a large row the key alone, or where the
+        rest of it is."""
         key: dict[str, object] = {"ts": at(commit), "scm": "shop", "tbl": self.table, "t": 1}
         if only_key or claim_check is not None:
             key["ohk"] = True
         if claim_check is not None:
             key["ccl"] = claim_check
-        value = {"u": {"id": {"t": 3, "h": True, "f": 11, "v": int(commit * 1000)}}}
+        cells = {name: {"t": 15, "f": 64, "v": text} for name, text in (texts or {}).items()}
+        value = {"u": {"id": {"t": 3, "h": True, "f": 11, "v": int(commit * 1000)}, **cells}}
         self._send(partition, key, json.dumps(value).encode(), commit, recorded)
 
     def ddl(self, commit: float, query: str, *, readable: bool = True) -> None:

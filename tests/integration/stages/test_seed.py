@@ -1,6 +1,7 @@
 """From a dump and a topic to mirrors that equal the upstream: killed, repeated, and with windows in any order."""
 
 import os
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from itertools import permutations
@@ -17,7 +18,7 @@ from demo.embedded_stack.s3 import MotoServer
 from tests.integration.snapshot.feed import at
 from tests.support.dumpling_files import Kind, Table, Variant, write_dump
 from tests.support.in_process import InProcess
-from tests.support.mirror_rig import Rig
+from tests.support.mirror_rig import TABLE, Rig
 from tests.support.open_protocol import columns, ddl, row
 from tests.support.seeds import read_dump, request_of, seed_job
 from ticdc_replay.changelog.files.index import ChangelogIndex
@@ -36,6 +37,7 @@ from ticdc_replay.stages.load.publish import publish
 from ticdc_replay.stages.seed.continuation import require_continuation
 from ticdc_replay.stages.seed.jobs import seed_targets
 from ticdc_replay.stages.upkeep.prune import prune
+from ticdc_replay.stages.upkeep.rebuild import rebuild
 from ticdc_replay.stages.window.jobs import write_load_job
 from ticdc_replay.targets.mirror import load as mirror_load
 
@@ -297,6 +299,20 @@ def command(rig: Rig, s3: MotoServer) -> Callable[..., Result]:
     return run
 
 
+def test_a_dump_can_be_kept_for_a_rebuild_alone(rig: Rig, dump: Path, command: Callable[..., Result]) -> None:
+    rig.replay(*WINDOWS[0])
+    before = found(rig)
+    kept = command("--dump", str(dump), "--consistency", "snapshot", "--only-base", "--table", "s.t")
+    assert kept.exit_code == 0, kept.output
+    assert found(rig) == before
+    (base,) = re.findall("--dump-base ([0-9a-f]+)", kept.output)
+    rebuild(rig.context, rig.target, TABLE, rig._load, lambda _: None, base)
+    assert found(rig, "SELECT id, v FROM s.t ORDER BY id") == [(1, "one"), (2, "two"), (3, "three")]
+    for window in WINDOWS[1:]:
+        rig.replay(*window)
+    assert found(rig) == EXPECTED
+
+
 def test_the_command_seeds_from_a_bucket(
     rig: Rig, dump: Path, command: Callable[..., Result], s3_client: S3Client, make_bucket: Callable[[], str]
 ) -> None:
@@ -329,11 +345,25 @@ def test_the_command_says_what_is_wrong(rig: Rig, dump: Path, command: Callable[
         assert result.exit_code == 2, result.output
         assert message in result.stderr.replace("\n", " ")
     assert command("--dump", str(dump)).exit_code == 2  # the consistency must be said
-    (dump / "s.t.000000000.csv").write_bytes(b'"id","v","price","state"\r\n1,"one",cheap,"new"\r\n')
+    (dump / "s.t.000000000.csv").write_bytes(b'"id","v","price","state"\r\n1,"one",1.2.3,"new"\r\n')
     result = command(*place, "auto")
     assert result.exit_code == 2
     assert (
-        "s.t.000000000.csv, row 1: price is decimal(10,2) in s.t: 'cheap' is not a decimal number"
+        "s.t.000000000.csv, row 1: price is decimal(10,2) in s.t: '1.2.3' is not a decimal number"
         in result.stderr.replace("\n", " ")
     )
     assert not found(rig, "SELECT 1 FROM pg_tables WHERE tablename IN ('t', 'u', 'empty')")
+
+
+def test_a_routed_table_is_seeded_under_the_name_of_its_events(rig: Rig, tmp_path: Path) -> None:
+    rig._declared["changefeed"]["config"] += (  # type: ignore[index]
+        "[[sink.dispatchers]]\nmatcher = ['up.t']\ntarget-schema = 's'\ntarget-table = 'routed_{table}'\n"
+    )
+    rig.context.__exit__()
+    rig.context = rig._context()
+    table = Table("up", "t", CREATE.format("t"), NAMES, KINDS, ((b"1", b"one", b"1.50", b"new"),))
+    other = Table("up", "left_out", CREATE.format("left_out"), NAMES, KINDS, ())
+    index = read_dump(rig.context, request_of(write_dump(tmp_path / "dump", [table, other], TAKEN, Variant())))
+    load(rig, index)
+    assert [str(name) for name in index.table_names()] == ["s.routed_t"]
+    assert found(rig, "SELECT id, v FROM s.routed_t") == [(1, "one")]

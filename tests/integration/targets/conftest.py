@@ -68,6 +68,28 @@ def _maker(request: pytest.FixtureRequest, folder: Path) -> Callable[[], MirrorR
     return partial(LakeRig, request.param, request.getfixturevalue("lake_spark"), folder)
 
 
+@pytest.fixture(params=KINDS)
+def make_history(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., MirrorRig]:
+    """Makes empty targets of one kind in a mode, ``history`` if none is given; more arguments are those of its section. One with
+    ``scd2`` is in a catalog that holds views."""
+    make = _maker(request, tmp_path)
+
+    def history(mode: str = "history", **section: object) -> MirrorRig:
+        rig = make()
+        rig.section |= {"mode": mode, **section}
+        if mode == "scd2" and isinstance(rig, LakeRig):
+            rig.use_catalog_with_views()
+        return rig
+
+    return history
+
+
+@pytest.fixture
+def history(make_history: Callable[..., MirrorRig]) -> MirrorRig:
+    """An empty target of each kind in mode ``history``."""
+    return make_history()
+
+
 @pytest.fixture
 def drop_by_hand(any_mirror: MirrorRig) -> Callable[[str], None]:
     """Drops a table as a person would."""
@@ -100,7 +122,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.nightly)
     if "delta" in values.values() and item.originalname not in WITH_DELTA:
         item.add_marker(pytest.mark.nightly)
-    if "iceberg" in values.values() and values.get("order", (0, 1)) not in EACH_TIME:
+    if "iceberg" in values.values() and (
+        values.get("order", (0, 1)) not in EACH_TIME or values.get("deletes") == "soft"
+    ):
         item.add_marker(pytest.mark.nightly)
 
 

@@ -17,7 +17,6 @@ from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import (
     ConfigError,
     PermanentError,
-    SupersededError,
     TargetMismatchError,
     TransientError,
     UnrepresentableValueError,
@@ -99,67 +98,6 @@ def _broken(*_: object) -> None:
     raise TransientError("the store is away")
 
 
-def test_redriven_rows_and_newer_runs(history: LakeRig, artifacts: Path) -> None:
-    whole = [row for row in ROWS if row.commit_ts < 100]
-    first = window(artifacts, 0, 100, rows=whole[:1])
-    history.load(first)
-    redrive = window(artifacts, 0, 100, "redrive", rows=whole)  # of which one row is there already
-    redrive.redrives = first.run_hash
-    history.load(redrive)
-    assert history.rows(VERSIONS) == found(whole)
-    history.load(first, reload=True)
-    assert history.rows(VERSIONS) == found(whole), "a reload keeps what re-drives have added"
-
-    repaired = [put(10, id=1, v="repaired")]
-    history.load(window(artifacts, 0, 100, "newer", rows=repaired), generation=2)
-    assert history.rows(VERSIONS) == found(repaired)
-    with pytest.raises(SupersededError):
-        history.load(first, generation=1, reload=True)
-    with pytest.raises(PermanentError, match="re-drive that of run"):
-        history.load(redrive, generation=2, reload=True)
-    assert history.rows(VERSIONS) == found(repaired)
-    history.load(Changelog(artifacts, 0, 100, "without"), generation=3)
-    assert history.rows(VERSIONS) == []
-
-
-def test_a_reload_keeps_the_rows_of_definitions_with_different_keys(history: LakeRig, artifacts: Path) -> None:
-    codes = table("shop.orders", {"code": INT, "w": TEXT}, key=["code"], valid_from=50)
-    lines = table("shop.orders", {"v": TEXT}, key=(), valid_from=80)
-
-    def changelog(run: str, v: str) -> Changelog:
-        made = Changelog(artifacts, 0, 100, run).rows(ORDERS, [put(10, id=1, v=v), put(10, id=2, v="a")])
-        made.rows(codes, [put(60, code=1, w=v), put(60, code=2, w="a")])
-        return made.rows(lines, [put(90, v="x")] * 2)
-
-    first, redrive = changelog("first", "a"), changelog("redrive", "b")
-    redrive.redrives = first.run_hash
-    history.load(first)
-    history.load(redrive)
-    query = "SELECT id, v, code, w, _commit_ts FROM shop.orders WHERE _commit_ts < 80 ORDER BY _commit_ts, id, code"
-    redriven = [(1, "b", None, None, 10), (2, "a", None, None, 10), (None, None, 1, "b", 60), (None, None, 2, "a", 60)]
-    assert history.rows(query) == redriven
-    history.load(first, reload=True)
-    assert history.rows(query) == redriven
-    assert history.rows("SELECT count(*) FROM shop.orders WHERE v = 'x'") == [(2,)]
-
-
-def test_columns_that_come_change_and_go(history: LakeRig, artifacts: Path) -> None:
-    history.load(window(artifacts, 0, 100))
-    wider = table("shop.orders", {"id": BIG, "n": INT}, valid_from=150)
-    changed = Changelog(artifacts, 100, 200).rows(wider, [put(160, id=1 << 40, n=7)]).ddl(150, "TRUNCATE TABLE orders")
-    report = history.load_table(changed)
-    assert report.ddl == ("change column id from int to bigint", "add column n int")
-    query = "SELECT id, v, n, _op, _ddl FROM shop.orders WHERE _commit_ts >= 90 ORDER BY _commit_ts"
-    assert history.rows(query) == [
-        (1, "b", None, "update", None),
-        (None, None, None, "empty", "truncated: the table was truncated"),
-        (1 << 40, None, 7, "insert", None),
-    ]
-    other = table("shop.orders", {"id": BIG, "n": TEXT}, valid_from=250)
-    with pytest.raises(TargetMismatchError, match="column n before and after a change from int to string"):
-        history.load(Changelog(artifacts, 200, 300).rows(other, [put(260, id=1, n="x")]))
-
-
 def test_a_database_that_was_dropped_before_its_history_began(
     history: LakeRig, artifacts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,26 +128,6 @@ def test_readers_see_nothing_but_appends_until_a_slice_is_replaced(
     )
     assert history.rows(operations) == [("append",)] * 3
     assert history.rows("SELECT name FROM shop.orders.refs") == [("main",)]
-
-
-def test_a_history_that_was_dropped_by_hand_is_made_again_once_it_is_forgotten(
-    lake_spark: SparkSession, artifacts: Path, tmp_path: Path
-) -> None:
-    history = LakeRig("iceberg", lake_spark, tmp_path, mode="history")
-    for from_ts in (0, 100):
-        history.load(window(artifacts, from_ts, from_ts + 100))
-    history.execute("DROP TABLE shop.orders PURGE")
-    with pytest.raises(
-        TargetMismatchError, match=r"dropped by hand.*mirror forget <pipeline> shop.orders --target mirror"
-    ):
-        history.load(window(artifacts, 200, 300))
-    with pytest.raises(TargetMismatchError, match="mirror of pipeline pipeline"):
-        history.forget("shop.orders", "another")
-    for _ in range(2):
-        history.forget("shop.orders")
-    for from_ts in (200, 0, 100):
-        history.load(window(artifacts, from_ts, from_ts + 100))
-    assert history.rows(VERSIONS) == found(ROWS)
 
 
 def test_values_keys_and_places(history: LakeRig, artifacts: Path) -> None:
@@ -283,7 +201,7 @@ def test_intervals_have_no_overlap_and_no_hole(
     assert [tuple(row) for row in lake_spark.sql(query).collect()] == sorted(expected, key=itemgetter(0, 2))
     as_of, intervals = (
         section.split("```")[0].replace("lake.shop.orders", f"{where}.orders_history")
-        for section in DOCS.read_text().split("### History in a lake")[1].split("```sql\n")[1:3]
+        for section in DOCS.read_text().split("## History\n")[1].split("```sql\n")[1:3]
     )
     view = f"SELECT id, v FROM {where}.orders WHERE valid_from <= 170 AND coalesce(valid_to > 170, true) ORDER BY id"
     folded = as_of.replace("460000000000000000", "170")
@@ -294,18 +212,3 @@ def test_intervals_have_no_overlap_and_no_hole(
     assert [tuple(row) for row in computed.collect()] == sorted(expected, key=itemgetter(0, 2))
     with pytest.raises(PermanentError, match="load it in mode history"):
         rig.load(windows[1], tables=("shop.keyless",))
-
-
-def test_intervals_are_of_the_key_that_the_first_rows_have(
-    lake_spark: SparkSession, artifacts: Path, tmp_path: Path
-) -> None:
-    rig = LakeRig("iceberg", lake_spark, tmp_path, mode="scd2")
-    settings = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db", "jdbc.schema-version": "V1"}
-    rig.section["settings"] = {**settings, "warehouse": str(tmp_path / "warehouse")}
-    rig.load(Changelog(artifacts, 0, 100).ddl(50, "TRUNCATE TABLE orders", table="shop.orders"))
-    rig.load(window(artifacts, 100, 200, rows=[put(110, id=1, v="a"), put(120, id=1, v="b")]))
-    intervals = rig.rows("SELECT id, v, valid_from, valid_to FROM shop.orders ORDER BY valid_from")
-    assert intervals == [(1, "a", 110, 120), (1, "b", 120, None)]
-    other = table("shop.orders", {"id": INT, "v": TEXT}, ["v"])
-    with pytest.raises(TargetMismatchError, match="its rows are identified by id, and those of this window by v"):
-        rig.load(Changelog(artifacts, 200, 300).rows(other, [put(210, id=1, v="c")]))

@@ -1,7 +1,6 @@
 """What a mirror in a lake has beside that of a database: soft deletes, layouts, tables that a person has filled."""
 
 import datetime as dt
-import itertools
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,36 +23,7 @@ TEXT = ColumnType("varchar", length=20, declared=True)
 ORDERS = table("shop.orders", {"id": INT, "v": TEXT})
 
 
-def whole_delete(commit_ts: int, **cells: object) -> Row:
-    """A delete whose event has the whole row."""
-    return Row("delete", commit_ts, cells)
-
-
 SOFT = "SELECT id, v, _commit_ts, _is_deleted FROM shop.orders ORDER BY id"
-WINDOWS: list[tuple[int, int, list[Row]]] = [
-    (0, 100, [put(10, id=1, v="a"), put(11, id=2, v="a"), put(12, id=3, v="a")]),
-    (100, 200, [put(110, id=1, v="b"), whole_delete(111, id=2, v="a"), delete(112, id=3)]),
-    (200, 300, [whole_delete(210, id=1, v="b"), put(211, id=2, v="c"), whole_delete(212, id=5, v="x")]),
-]
-
-
-@pytest.mark.parametrize("kind", ["iceberg", "delta"])
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
-def test_a_softly_deleted_row_stays_with_what_its_event_has_of_it(
-    lake_spark: SparkSession, tmp_path: Path, kind: str, order: tuple[int, ...]
-) -> None:
-    lake = LakeRig(kind, lake_spark, tmp_path, deletes="soft")
-    applied = 0
-    for number in order:
-        from_ts, to_ts, rows = WINDOWS[number]
-        report = lake.load_table(Changelog(tmp_path / "a", from_ts, to_ts).rows(ORDERS, rows))
-        assert report.keys == report.upserted + report.tombstones + report.superseded == 3
-        applied += report.upserted + report.tombstones
-    expected = [(1, "b", 210, True), (2, "c", 211, False), (3, None, 112, True), (5, "x", 212, True)]
-    assert lake.rows(SOFT) == expected
-    assert applied >= len(expected)
-
-
 KEYS = {
     "a": ColumnType("int", declared=True),
     "b": ColumnType("bigint", unsigned=True, declared=True),
@@ -122,15 +92,6 @@ def test_a_ledger_and_a_key_that_spark_takes_for_secrets(lake_spark: SparkSessio
     lake.execute(f"ALTER TABLE shop.tokens SET TBLPROPERTIES ('ticdc-replay.key' = '{given}')")
     lake.load(Changelog(tmp_path / "a", 200, 300).rows(tokens, [put(210, access_token=1, v="c")]))
     assert lake.rows("SELECT access_token, v FROM shop.tokens") == [(1, "c")]
-
-
-def test_of_a_delete_and_a_put_at_one_commit_ts_the_put_stays(lake_spark: SparkSession, tmp_path: Path) -> None:
-    lake = LakeRig("iceberg", lake_spark, tmp_path, deletes="soft")
-    lake.load(Changelog(tmp_path / "a", 0, 100, run="first").rows(ORDERS, [put(50, id=1, v="moved")]))
-    report = lake.load_table(Changelog(tmp_path / "a", 0, 100, run="second").rows(ORDERS, [delete(50, id=1)]))
-    assert (report.tombstones, report.superseded) == (0, 1)
-    lake.load(Changelog(tmp_path / "a", 0, 100, run="third").rows(ORDERS, [put(50, id=1, v="again")]))
-    assert lake.rows(SOFT) == [(1, "again", 50, False)]
 
 
 def test_a_table_without_marks_of_deletes_does_not_become_one_with_them(

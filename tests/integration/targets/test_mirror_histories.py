@@ -28,7 +28,7 @@ LAST_TS = 12
 
 VERSIONS = st.lists(
     st.builds(
-        lambda ts, put, a, b, v: Row("update" if put else "delete", ts, {"a": a, "b": b, **({"v": v} if put else {})}),
+        lambda ts, put, a, b, v: Row("update" if put else "delete", ts, {"a": a, "b": b, "v": v}),
         st.integers(1, LAST_TS),
         st.booleans(),
         st.integers(0, 2),
@@ -68,13 +68,12 @@ PLANS = st.integers(1, 4).flatmap(
 )
 
 
-def applied_in_order(versions: list[Row]) -> list[tuple[int, str, int, int]]:
+def applied_in_order(versions: list[Row]) -> list[tuple[int, str, int, int, bool]]:
+    """The last version of each row, and whether that is its delete."""
     rows = {}
     for version in sorted(versions, key=lambda row: (row.commit_ts, row.op != "delete")):
         key = (version.cells["a"], version.cells["b"])
-        rows.pop(key, None)
-        if version.op != "delete":
-            rows[key] = (version.cells["v"], version.commit_ts)
+        rows[key] = (version.cells["v"], version.commit_ts, version.op == "delete")
     return sorted((*key, *rest) for key, rest in rows.items())
 
 
@@ -82,13 +81,18 @@ SHARES = {"postgres": 0.2, "mysql": 0.1, "tidb": 0.1, "iceberg": 0.02, "delta": 
 """How many examples a kind of mirror has time for."""
 
 
+@pytest.mark.parametrize("deletes", ["hard", "soft"])
 def test_any_cut_and_order_gives_one_table(
-    make_mirror: Callable[[], MirrorRig], tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+    make_mirror: Callable[[], MirrorRig],
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+    deletes: str,
 ) -> None:
     @settings(max_examples=examples(SHARES[request.node.callspec.params["make_mirror"]]))
     @given(VERSIONS, PLANS, st.randoms())
     def holds(versions: list[Row], plan: Plan, shuffled: random.Random) -> None:
         mirror, folder = make_mirror(), tmp_path_factory.mktemp("history")
+        mirror.section["deletes"] = deletes
         shuffled.shuffle(versions)
         windows = [
             Changelog(folder, start, end).rows(ORDERS, inside, files=plan.files)
@@ -107,7 +111,12 @@ def test_any_cut_and_order_gives_one_table(
             for number, again in zip(plan.order, plan.again, strict=True):
                 if again:
                     mirror.load(windows[number], reload=True)
-        assert mirror.rows("SELECT a, b, v, _commit_ts FROM shop.orders ORDER BY a, b") == applied_in_order(versions)
+        last = applied_in_order(versions)
+        if deletes == "soft":
+            assert mirror.rows("SELECT a, b, v, _commit_ts, _is_deleted FROM shop.orders ORDER BY a, b") == last
+            return
+        present = [row for *row, is_deleted in last if not is_deleted]
+        assert [*map(list, mirror.rows("SELECT a, b, v, _commit_ts FROM shop.orders ORDER BY a, b"))] == present
         if isinstance(mirror, PostgresRig):
             tombstones = mirror.rows("SELECT tombstones FROM _ticdc_replay.tables")[0][0]
             both = f'SELECT count(*) FROM shop.orders JOIN _ticdc_replay."{tombstones}" USING (a, b)'

@@ -78,6 +78,11 @@ WINDOWS: dict[str, tuple[Callable[[Path], Changelog], str, list[tuple[Any, ...]]
     "altered": (altered, "id, name, n, m, _commit_ts", [(1, "new", 1, 2, 150)]),
     "truncated": (truncated, "id, v, old, _commit_ts", [(5, "x", 5, 150)]),
     "dropped": (dropped, "id, w, _commit_ts", [(1, "x", 150)]),
+    "soft deletes": (
+        plain,
+        "id, v, _commit_ts, _is_deleted",
+        [(1, "new", 110, 0), (2, None, 115, 1), (3, "new", 120, 0), (9, None, 20, 1)],
+    ),
 }
 
 
@@ -139,6 +144,7 @@ def test_a_session_that_is_lost_at_any_statement(
     while struck:
         number = next(numbers)
         mirror, artifacts = MysqlRig(server), tmp_path / str(number)
+        mirror.section["deletes"] = "soft" if name == "soft deletes" else "hard"
         mirror.load(first(artifacts))
         fault = Fault(mirror, number, after=after)
         with fault.watching():
@@ -161,13 +167,14 @@ def test_a_session_that_is_lost_at_any_statement(
         assert mirror.rows("SELECT count(*) FROM _ticdc_replay.staging") == [(0,)]
 
 
+@pytest.mark.parametrize("deletes", ["hard", "soft"])
 def test_parts_that_were_committed_before_a_load_broke_are_applied_again(
-    mysql_mirror: MysqlRig, artifacts: Path, monkeypatch: pytest.MonkeyPatch
+    mysql_mirror: MysqlRig, artifacts: Path, monkeypatch: pytest.MonkeyPatch, deletes: str
 ) -> None:
     """Then an older window is loaded, whose rows must not replace those of the parts."""
     rows = [put(110, id=at, v="new", old=at) for at in range(2500)] + [delete(111, id=9000)]
     late = Changelog(artifacts, 100, 200).rows(ORDERS, rows)
-    target = {"rows_per_commit": 1000}
+    target: dict[str, object] = {"rows_per_commit": 1000, "deletes": deletes}
     commits = 0
     real = mysql_session.merge
 
@@ -195,8 +202,10 @@ def test_parts_that_were_committed_before_a_load_broke_are_applied_again(
     mysql_mirror.load(Changelog(artifacts, 0, 100).rows(ORDERS, older), target)
     report = mysql_mirror.load_table(late, target=target)
     assert (report.upserted, report.tombstones, report.superseded) == (2500, 1, 0)
-    found = mysql_mirror.rows("SELECT count(*), min(v), max(v), max(id) FROM shop.orders")
+    found = mysql_mirror.rows("SELECT count(*), min(v), max(v), max(id) FROM shop.orders WHERE v IS NOT NULL")
     assert found == [(2500, "new", "new", 2499)]
+    last = mysql_mirror.rows("SELECT v, _commit_ts FROM shop.orders WHERE id = 9000")
+    assert last == ([(None, 111)] if deletes == "soft" else [])
 
 
 def test_a_task_that_runs_twice_stages_its_rows_once(mysql_mirror: MysqlRig, artifacts: Path) -> None:

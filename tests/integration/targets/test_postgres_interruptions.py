@@ -165,9 +165,9 @@ def test_a_worker_that_loses_its_connection_while_it_copies_can_be_tried_again(
 ) -> None:
     convert = stager.stage_rows
 
-    def convert_and_kill(*arguments: Any) -> Any:
+    def convert_and_kill(*arguments: Any, **options: Any) -> Any:
         kill(mirror.dsn, "query LIKE 'COPY%'")
-        return convert(*arguments)
+        return convert(*arguments, **options)
 
     monkeypatch.setattr(stager, "stage_rows", convert_and_kill)
     with pytest.raises(TransientError, match="cannot stage rows"):

@@ -11,13 +11,15 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from tests.support.changelogs import delete, put
-from tests.support.target_rigs import MysqlRig
+from tests.support import mariadb
+from tests.support.changelogs import Changelog, Row, delete, put
+from tests.support.target_rigs import MirrorRig, MysqlRig
 from tests.support.verified import Verified
 from ticdc_replay.cli.main import app
 from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ConfigError, PermanentError, PolicyStopError, TransientError
-from ticdc_replay.domain.tables import TableSchema
+from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.domain.window import Window
 from ticdc_replay.large_messages import source_statements
 from ticdc_replay.large_messages.source_statements import Statement
@@ -66,6 +68,31 @@ def test_rows_at_the_borders_of_ranges_are_found(verified: Verified) -> None:
         ("extra", ("-5",), ()),
         ("extra", ("2000",), ()),
     }
+
+
+def test_rows_that_stay_when_they_are_deleted_are_missing(
+    source: Connection, mirror: MirrorRig, tmp_path: Path
+) -> None:
+    mirror.section["deletes"] = "soft"
+    with Verified(source, mirror, tmp_path) as verified:
+        schema = numbered(verified, 1_000)
+        gone = [Row("delete", 150, {"id": number, "v": f"v{number}"}) for number in range(300, 600)]
+        verified.load_rows(
+            schema, [*gone, delete(151, id=1), delete(151, id=1000), delete(152, id=2000)], Window(100, 200)
+        )
+        verified.upstream("DELETE FROM t WHERE id IN (1, 1000) OR id BETWEEN 300 AND 599")
+        found = verified.verify(SMALL)
+        assert (found.outcome, found.columns, found.findings.mirror_rows) == ("equal", 2, 698)
+        verified.upstream("INSERT INTO t VALUES (1, 'v1'), (450, 'v450')", "DELETE FROM t WHERE id = 2")
+        verified.mirror("UPDATE {t}.t SET v = 'other' WHERE id = 3")
+        assert set(verified.differing(pace=SMALL)) == {
+            ("missing", ("1",), ()),
+            ("missing", ("450",), ()),
+            ("extra", ("2",), ()),
+            ("changed", ("3",), ("v",)),
+        }
+        versions = {each.key: each.version for each in verified.verify(SMALL).findings.differences}
+        assert (versions[("1",)], versions[("450",)]) == (151, 150)
 
 
 @pytest.mark.parametrize("emptied", ["mirror", "upstream", "both"])
@@ -143,6 +170,52 @@ def test_a_key_of_several_columns_in_another_order_than_the_mirror_has(verified:
         ("changed", ("1", "a", "7")),
         ("missing", ("2", "", "19")),
     }
+
+
+def test_a_key_with_another_collation_than_loads_give_it(verified: Verified) -> None:
+    schema = verified.create("k varchar(40) PRIMARY KEY, v int")
+    texts = [f"{letter}{number}" for letter in ("a", "é", "z", "-a", " b") for number in range(40)]
+    verified.both(schema, [{"k": text, "v": 1} for text in texts])
+    if isinstance(verified.rig, MysqlRig):
+        verified.mirror("ALTER TABLE {t}.t MODIFY k varchar(40) CHARSET utf8mb4 COLLATE utf8mb4_general_ci")
+        problem, *_ = verified.verify().problems
+        assert problem == "column k of the mirror has a collation that takes different texts as equal"
+        return
+    verified.mirror('ALTER TABLE {t}.t ALTER k TYPE text COLLATE "default"')
+    assert verified.differing(pace=Pace(1.0, 30)) == []
+    verified.mirror("DELETE FROM {t}.t WHERE k = '-a7'")
+    assert verified.differing(pace=Pace(1.0, 30)) == [("missing", ("-a7",), ())]
+
+
+def test_tables_without_a_mirror_are_named(verified: Verified) -> None:
+    numbered(verified, 3)
+    for name, columns in (("empty", "id int PRIMARY KEY"), ("keyless", "v int"), ("waiting", "id int PRIMARY KEY")):
+        verified.create(columns, name)
+    verified.upstream("INSERT INTO keyless VALUES (1)", "INSERT INTO waiting VALUES (1)")
+    report = verify(verified.context, "mirror", pace=SMALL)
+    assert report.without_mirror == (TableName(verified.database, "waiting"),)
+    assert report.is_equal
+    assert not verify(verified.context, "mirror", [f"{verified.database}.t"], pace=SMALL).without_mirror
+
+
+def test_only_tables_of_the_pipeline_are_compared(verified: Verified) -> None:
+    numbered(verified, 3)
+    verified.database, own = f"{verified.database}_other", verified.database
+    mariadb.execute(verified.source, f"CREATE DATABASE {verified.database}")
+    try:
+        numbered(verified, 3)
+        found = verify(verified.context, "mirror", pace=SMALL).tables
+    finally:
+        mariadb.execute(verified.source, f"DROP DATABASE {verified.database}")
+        verified.database = own
+    assert [each.table for each in found] == [TableName(own, "t")]
+
+
+def test_what_a_base_load_set_aside_is_named(verified: Verified) -> None:
+    schema = numbered(verified, 3)
+    verified.rig.raise_floor(str(schema.name), 200)
+    verified.cover(schema, Window(100, 200), "base", quality="quarantine")
+    assert any("was set aside" in note for note in verified.verify().notes)
 
 
 def test_days_that_no_calendar_has_are_missing_rows(verified: Verified) -> None:
@@ -247,6 +320,18 @@ def test_columns_and_keys_that_differ_are_named(verified: Verified) -> None:
     verified.upstream("DROP TABLE t")
     (problem,) = verified.verify().problems
     assert "the source has no table" in problem
+
+
+def test_a_column_that_the_mirror_keeps_is_no_difference(verified: Verified) -> None:
+    schema = numbered(verified, 3)
+    verified.upstream("ALTER TABLE t DROP COLUMN v")
+    window = Changelog(verified.folder / "artifacts", 100, 200, "dropped")
+    window.ddl(150, "ALTER TABLE t DROP COLUMN v", table=f"{verified.database}.t")
+    verified.rig.load(window, drop_column="keep")
+    verified.cover(schema, Window(100, 200), window.run_hash)
+    found = verified.verify()
+    assert (found.outcome, found.problems) == ("equal", ())
+    assert verified.rig.rows(f"SELECT count(v) FROM {verified.database}.t") == [(3,)]
 
 
 def test_a_comparison_that_broke_goes_on_where_it_was(verified: Verified, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from tests.support.changelogs import delete, put
 from tests.support.target_rigs import MirrorRig
 from tests.support.verified import SAFE_POINT, Verified
 from ticdc_replay.domain.connections import Connection
+from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 
 pytestmark = [pytest.mark.integration, pytest.mark.nightly]
@@ -52,3 +53,14 @@ def test_a_mirror_is_compared_as_of_the_end_of_what_it_has(verified: Verified, u
     assert verified.differing() == []
     verified.mirror("UPDATE {t}.t SET v = 'wrong' WHERE id = 3")
     assert verified.differing() == [("changed", ("3",), ("v",))]
+
+
+def test_tables_of_a_snapshot_are_those_of_its_time(verified: Verified, upstream: Connection) -> None:
+    schema = verified.create("id bigint PRIMARY KEY")
+    verified.create("id bigint PRIMARY KEY", "older")
+    verified.upstream("INSERT INTO t VALUES (1)", "INSERT INTO older VALUES (1)")
+    loaded = tidb.tso(upstream)
+    verified.load_rows(schema, [put(loaded, id=1)], Window(1, loaded + 1))
+    verified.create("id bigint PRIMARY KEY", "newer")
+    verified.upstream("INSERT INTO newer VALUES (1)")
+    assert verified.report().without_mirror == (TableName(verified.database, "older"),)

@@ -117,7 +117,7 @@ def test_the_toml_is_read_from_a_path_relative_to_the_file(write, tmp_path):
         (
             ("targets", 0, "shema"),
             "shop",
-            "targets[0].shema: unknown key, did you mean schema? allowed: name, type, schema, ",
+            "targets[0].shema: unknown key, did you mean schema? allowed: name, type, shape, schema, ",
         ),
         (
             ("schedule", "crn"),

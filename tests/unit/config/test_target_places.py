@@ -55,6 +55,16 @@ def test_two_targets_may_not_write_into_one_folder(tmp_path: Path, one: str, oth
 
 
 @pytest.mark.parametrize("schema", [{}, {"schema": "mirror"}])
+def test_a_mirror_and_a_history_may_not_share_a_schema_of_a_database(tmp_path: Path, schema: dict[str, str]) -> None:
+    mirror, history = postgres("one", "warehouse", **schema), postgres("two", "warehouse", mode="scd2", **schema)
+    with pytest.raises(ConfigError, match="its tables would have the names of those of target one"):
+        loaded(tmp_path, mirror, history)
+    targets = loaded(tmp_path, mirror, {**history, "schema": "versions"}).targets
+    assert [(each.is_mirror, each.takes_base, each.can_be_compared) for each in targets] == [(True,) * 3, (False,) * 3]
+    assert len({each.place for each in targets}) == 2
+
+
+@pytest.mark.parametrize("schema", [{}, {"schema": "mirror"}])
 def test_two_targets_may_not_mirror_into_one_schema_of_a_database(tmp_path: Path, schema: dict[str, str]) -> None:
     with pytest.raises(ConfigError) as caught:
         loaded(tmp_path, postgres("one", "warehouse", **schema), postgres("two", "warehouse", writers=2, **schema))

@@ -117,6 +117,17 @@ def test_a_row_with_too_many_values_is_named_by_its_line() -> None:
         rows_of(csv_rows(iter([content]), "s3://dump/t.csv", Dialect()))
 
 
+@pytest.mark.parametrize("escape_backslash", [True, False])
+@pytest.mark.parametrize(
+    ("written", "read"), [("NULL", "\\N"), ("", "\\N"), ("\\N", "NULL"), ("-", "NULL"), ("NULL", "")]
+)
+def test_a_file_with_another_null_value_is_an_error(written: str, read: str, escape_backslash: bool) -> None:
+    rows = [(b"1", b"NULL", b"\\N"), (b"-2.5e+3", b"", b"two"), (b"3", None, b"x")]
+    content = csv_file(TABLE, rows, Variant(dialect=Dialect(null_value=written, escape_backslash=escape_backslash)))
+    with pytest.raises(WrongRowError, match=r"^file, line 4: "):
+        rows_of(csv_rows(iter([content]), "file", Dialect(null_value=read, escape_backslash=escape_backslash)))
+
+
 def test_a_row_that_is_cut_off_is_an_error() -> None:
     for content in (b'"id","a"\r\n1,"x"\r\n2,"y', b'"id","a"\r\n1,"x"\r\n2,"y"', b'"id","'):
         with pytest.raises(WrongRowError, match="end"):
@@ -143,6 +154,13 @@ def test_a_file_with_other_escapes_is_an_error_or_reads_the_same(text: str) -> N
 def test_a_statement_that_is_no_insert_is_an_error() -> None:
     content = b"INSERT INTO `t` VALUES\n(1,'a');\nDROP TABLE t;\n"
     with pytest.raises(WrongRowError, match=r"file, line 3: b'DROP TABLE"):
+        rows_of(sql_rows(iter([content]), "file", escape_backslash=True))
+
+
+@pytest.mark.parametrize("row", [b"(3,'c',4)", b"(3,'\\c')"])
+def test_a_row_of_a_statement_that_is_wrong_is_named_by_its_line(row: bytes) -> None:
+    content = b"INSERT INTO `t` VALUES\n(1,'a'),\n(2,'b'),\n" + row + b";\n"
+    with pytest.raises(WrongRowError, match=r"^file, line 4: "):
         rows_of(sql_rows(iter([content]), "file", escape_backslash=True))
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.dumpling_files import Table, Variant, add_view, metadata, write_dump
+from ticdc_replay.changefeed.rules import Dispatch
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName
@@ -20,33 +21,34 @@ EMPTY = Table("shop", "empty", CREATE.format("empty"), ["id"], ["number"], [])
 
 
 def surveyed(folder: Path, *patterns: str) -> Dump:
-    return survey(open_store(folder.as_uri()), TablePatterns(patterns or ("*.*",)))
+    return survey(open_store(folder.as_uri()), TablePatterns(patterns or ("*.*",)), Dispatch())
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "table", "format", "compression"),
     [
-        ("metadata", "metadata", None, "", ""),
-        ("shop-schema-create.sql", "other", None, "", ""),
-        ("shop.orders-schema.sql", "definition", "shop.orders", "sql", ""),
-        ("shop.orders-schema.sql.gz", "definition", "shop.orders", "sql", "gzip"),
-        ("shop.v-schema-view.sql", "view", "shop.v", "sql", ""),
-        ("shop.s-schema-sequence.sql", "other", None, "", ""),
-        ("shop.orders-schema-triggers.sql", "other", None, "", ""),
-        ("shop.p-schema-post.sql", "other", None, "", ""),
-        ("p-placement-policy-create.sql", "other", None, "", ""),
+        ("metadata", "metadata", None, None, ""),
+        ("shop-schema-create.sql", "other", None, None, ""),
+        ("shop.orders-schema.sql", "definition", "shop.orders", None, ""),
+        ("shop.orders-schema.sql.gz", "definition", "shop.orders", None, "gzip"),
+        ("shop.v-schema-view.sql", "view", "shop.v", None, ""),
+        ("shop.s-schema-sequence.sql", "other", None, None, ""),
+        ("shop.orders-schema-triggers.sql", "other", None, None, ""),
+        ("shop.p-schema-post.sql", "other", None, None, ""),
+        ("p-placement-policy-create.sql", "other", None, None, ""),
         ("shop.orders.000000000.csv", "data", "shop.orders", "csv", ""),
         ("shop.orders.0000000010000.csv", "data", "shop.orders", "csv", ""),
         ("shop.orders.000000001.sql.zst", "data", "shop.orders", "sql", "zstd"),
         ("shop.orders.000000001.csv.snappy", "data", "shop.orders", "csv", "snappy"),
         ("shop.orders.sql", "data", "shop.orders", "sql", ""),
+        ("shop.orders.000000001.parquet", "data", "shop.orders", "parquet", ""),
         ("a%2Eb.c%2Fd%25.000000000.csv", "data", "a.b.c/d%", "csv", ""),
         ("shop.x%2Dschema.000000000.csv", "data", "shop.x-schema", "csv", ""),
-        ("shop.x%2Dschema-schema.sql", "definition", "shop.x-schema", "sql", ""),
-        ("dumpling.log", "other", None, "", ""),
+        ("shop.x%2Dschema-schema.sql", "definition", "shop.x-schema", None, ""),
+        ("dumpling.log", "other", None, None, ""),
     ],
 )
-def test_names(name: str, kind: str, table: str | None, format: str, compression: str) -> None:
+def test_names(name: str, kind: str, table: str | None, format: str | None, compression: str) -> None:
     read = read_name(name)
     found = None if read.table is None else str(read.table)
     assert (read.kind, found, read.format, read.compression) == (kind, table, format, compression)
@@ -94,10 +96,10 @@ def test_two_dumps_in_a_folder_are_refused(tmp_path: Path) -> None:
         surveyed(tmp_path)
 
 
-def test_rows_as_parquet_are_refused(tmp_path: Path) -> None:
+def test_parquet_that_is_compressed_as_a_whole_is_refused(tmp_path: Path) -> None:
     write_dump(tmp_path, [EMPTY], SNAPSHOT)
-    (tmp_path / "shop.empty.000000000.parquet").write_bytes(b"PAR1")
-    with pytest.raises(ConfigError, match="dumped as Parquet"):
+    (tmp_path / "shop.empty.000000000.parquet.gz").write_bytes(b"PAR1")
+    with pytest.raises(ConfigError, match="Parquet and compressed as a whole"):
         surveyed(tmp_path)
 
 

@@ -230,7 +230,7 @@ def test_changes_of_older_changelogs_are_read():
 def test_another_handle_key_is_a_breaking_change():
     (index, key) = changes("ALTER TABLE `t` DROP PRIMARY KEY")
     assert index == NoRowChange("drop index")
-    assert key == BreakingChange("rows are now identified by s", "key_changed")
+    assert key == BreakingChange("rows are now identified by s", "key_changed", key=("s",))
 
 
 def test_without_the_definition_only_what_the_text_alone_tells_is_additive():
@@ -262,7 +262,7 @@ def test_new_and_gone_tables():
         ("ALTER TABLE `t` DROP COLUMN `a`", "column_dropped"),
         ("ALTER TABLE `t` RENAME COLUMN `a` TO `a2`", "column_renamed"),
         ("ALTER TABLE `t` CHANGE `a` `a2` INT", "column_renamed"),
-        ("ALTER TABLE `t` MODIFY `a` TINYINT", "column_changed"),
+        ("ALTER TABLE `t` MODIFY `a` TINYINT", "column_narrowed"),
         ("ALTER TABLE `t` CONVERT TO CHARACTER SET binary", "column_changed"),
         ("ALTER TABLE `t` DROP PARTITION `p0`", "partition_emptied"),
         ("ALTER TABLE `t` FIRST PARTITION LESS THAN (5)", "partition_emptied"),

@@ -60,7 +60,9 @@ def test_policies_stop_what_they_name() -> None:
     assert stopping_policies("apply", "apply", "apply") == frozenset()
     assert stopping_policies("apply", "stop", "apply") == {"truncate"}
     assert stopping_policies("apply", "apply", "stop") == {"drop"}
-    assert stopping_policies("stop", "apply", "apply") == {"ddl", "truncate", "drop"}
+    assert stopping_policies("stop", "apply", "apply") == {"ddl", "truncate", "drop", "drop_column"}
+    assert stopping_policies("apply", "apply", "apply", "stop") == {"drop_column"}
+    assert stopping_policies("apply", "apply", "apply", "keep") == frozenset()
 
 
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda statement: statement.query)

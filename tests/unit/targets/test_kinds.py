@@ -20,7 +20,9 @@ LIBRARY = Path(__file__).resolve().parents[3] / "include" / "ticdc_replay"
 
 NO_TARGET = {
     ("decode/read/source_record.py", "parquet"): "the format of a file of the decode",
+    ("dumps/names.py", "parquet"): "the format of a file of a dump",
     ("dumps/survey.py", "parquet"): "the format of a file of a dump",
+    ("dumps/table_rows.py", "parquet"): "the format of a file of a dump",
     ("stages/quarantine/redrive.py", "parquet"): "the suffix of a file of the artefacts",
     ("stages/context.py", "postgres"): "the type of the state store's connection",
     ("domain/connection_text.py", "postgres"): "the type of a connection that Airflow's URIs call postgresql",
@@ -95,7 +97,7 @@ def test_the_types_that_are_allowed_are_those_that_packages_register_too(made_up
     ):
         load_with(tmp_path, {"name": "log", "type": "line"})
     with pytest.raises(
-        ConfigError, match=r"targets\[0\]\.url: unknown key, did you mean uri\? allowed: name, type, uri"
+        ConfigError, match=r"targets\[0\]\.url: unknown key, did you mean uri\? allowed: name, type, shape, uri"
     ):
         load_with(tmp_path, {"name": "log", "type": "lines", "uri": "file:///lines", "url": "x"})
 

@@ -33,5 +33,7 @@ class VerifyOperator(ReplayOperator):
                 tell=lambda line: self.log.info("%s", line),
             )
             self.log.info("report: %s", replay.artifacts.uri(report.name))
+            if report.without_mirror:
+                self.log.warning("not compared, without a mirror: %s", ", ".join(map(str, report.without_mirror)))
             require_equal(report, replay.artifacts.uri(report.name))
         return {str(table.table): table.findings.source_rows for table in report.tables}

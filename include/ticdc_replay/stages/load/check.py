@@ -8,6 +8,8 @@ from ticdc_replay.changelog.files.index import ChangelogIndex, Elsewhere
 from ticdc_replay.changelog.files.reading import read_index
 from ticdc_replay.changelog.files.writer import ROW_DAMAGED, ROW_UNLIKE
 from ticdc_replay.config.pipeline import Pipeline, PoliciesSection
+from ticdc_replay.config.target_rules import with_drop_column
+from ticdc_replay.config.target_section import TargetSection
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName
@@ -16,6 +18,7 @@ from ticdc_replay.stages.load.recording import record_decode
 from ticdc_replay.stages.named import require_set_aside
 from ticdc_replay.stages.set_aside import by_reason, has_way_back, listed_reasons, set_aside
 from ticdc_replay.targets.ddl import foreseen_stops, stopping_policies
+from ticdc_replay.targets.shaped_load import unsalted
 
 
 class CheckResult(msgspec.Struct, frozen=True):
@@ -125,9 +128,27 @@ def ddl_stops(
     """By target, of those that DDL of *index* stops: what does. *tables* as ``check`` has them."""
     wanted = TablePatterns(pipeline.tables if tables is None else tables)
     policies = pipeline.policies
-    stopping = stopping_policies(policies.ddl, policies.truncate, policies.drop)
-    found = {target.name: tuple(foreseen_stops(index, wanted, target.rules, stopping)) for target in pipeline.targets}
-    return {target: lines for target, lines in found.items() if lines}
+    stopping = stopping_policies(policies.ddl, policies.truncate, policies.drop, policies.drop_column)
+    found = {}
+    for target in pipeline.targets:
+        shaped, lines = _shaped(index, target)
+        rules = with_drop_column(target.rules, policies.drop_column)
+        lines += foreseen_stops(shaped, wanted, rules, stopping)
+        if lines:
+            found[target.name] = tuple(lines)
+    return found
+
+
+def _shaped(index: ChangelogIndex, target: TargetSection) -> tuple[ChangelogIndex, list[str]]:
+    """*index* with the DDL as *target* is to have it, and what of it stops there for its shape."""
+    changes, stops = [], []
+    for entry in index.changes:
+        shape = unsalted(target, entry.table)
+        try:
+            changes.append(entry if shape is None else shape.changes(entry))
+        except PolicyStopError as error:
+            stops.append(str(error))
+    return msgspec.structs.replace(index, changes=tuple(changes)), stops
 
 
 def stopping_reasons(reasons: Mapping[str, int], policies: PoliciesSection) -> dict[str, int]:

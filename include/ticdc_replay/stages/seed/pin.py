@@ -59,12 +59,7 @@ def pin_dump(context: ReplayContext, request: SeedRequest, tables: tuple[str, ..
     request.dialect.check()
     selection = selected_tables(context.pipeline, tables)
     store = open_store(request.uri, dump_connection(context, request.uri))
-    if any(rule.routes for rule in context.changefeed.dispatch.rules):
-        raise ConfigError(
-            f"{context.pipeline.name}: its changefeed gives tables other names (target-schema, target-table), and a dump has the "
-            "upstream's: it can't be seeded yet. Fill the mirrors by hand, and raise their floors"
-        )
-    dump = survey(store, TablePatterns(selection))
+    dump = survey(store, TablePatterns(selection), context.changefeed.dispatch)
     definitions = list(definitions_of(context, dump))
     _check_zone(request, definitions)
     window = Window(dump.metadata.snapshot_ts, dump.metadata.snapshot_ts + 1)

@@ -18,6 +18,7 @@ from ticdc_replay.stages.quarantine.entries import Selection, active_runs
 from ticdc_replay.stages.selection import undecoded
 from ticdc_replay.stages.set_aside import sets_aside
 from ticdc_replay.stages.trace.row_key import TypedKeys
+from ticdc_replay.stages.window.bases import find_bases
 from ticdc_replay.stages.window.derive import is_shared
 from ticdc_replay.state.quarantine import Redrive
 
@@ -57,7 +58,7 @@ class FoundRowVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changelogs:
-    """The changelogs that count: of each window the last run, each run that a target holds, and re-drives of these.
+    """The changelogs that count: of each window the last run, each run that a target holds, re-drives of these, and bases.
 
     What could not be read is in ``unread``.
     """
@@ -82,6 +83,8 @@ class Changelogs:
             if sets_aside(run):
                 self.redrives[run.run_hash] = found = state.quarantine.redrives(pipeline, run.run_hash)
                 runs |= {redrive.redrive_hash: run.window for redrive in found}
+        # A base has no manifest of a window. One that no target holds may be what a mirror is built again from.
+        runs |= {base.run_hash: base.window for base in find_bases(context)}
         with ThreadPoolExecutor(_REQUESTS, thread_name_prefix="trace") as pool:
             for run_hash, opened in zip(runs, pool.map(self._open, runs), strict=True):
                 if isinstance(opened, ChangelogIndex):

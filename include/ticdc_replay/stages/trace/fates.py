@@ -47,6 +47,8 @@ class Occurrence(msgspec.Struct, frozen=True):
     run_hash: str
     window: Window
     place: EventPlace
+    is_base: bool = False
+    """Whether the changelog is one of a dump, whose load raises the floor to the end of its window."""
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -110,6 +112,9 @@ class _Judge:
         unapplied = self._unapplied[at]
         if unapplied is not None:
             return unapplied
+        if found.keeps == "all" and not found.not_looked and (found.version is None or found.version < version.number):
+            newest = "no version" if found.version is None else f"none after {found.version}"
+            return "missing", f"its window is loaded, but the target has {newest} of the row"
         if found.keeps != "row":
             return "held", ""
         return self._in_mirror(at)
@@ -144,7 +149,7 @@ class _Judge:
         reasons = [self._target.refused.get((each.run_hash, each.place)) for each in loaded]
         if None not in reasons:
             return "set_aside", f"the target can't hold it: {reasons[0]}"
-        if keeps == "row" and self._is_below_floor(version):
+        if keeps == "row" and self._is_below_floor(version) and not self._has_raised_floor(loaded):
             return "below_floor", f"nothing below {describe(self._target.found.floor_ts)} is applied"
         return None
 
@@ -153,6 +158,10 @@ class _Judge:
         if version.order == "commit_ts":
             return version.number < floor_ts
         return all(each.window.to_ts <= floor_ts for each in version.occurrences)
+
+    def _has_raised_floor(self, loaded: Sequence[Occurrence]) -> bool:
+        """Whether the floor is that of a base which brought the version, so that it was applied before the floor was there."""
+        return any(each.is_base and each.window.to_ts == self._target.found.floor_ts for each in loaded)
 
     def _is_held(self, version: Version) -> bool:
         found = self._target.found

@@ -23,6 +23,7 @@ from ticdc_replay.state.coverage import Coverage
 from ticdc_replay.targets.base import FoundRow
 from ticdc_replay.targets.load import open_target
 from ticdc_replay.targets.refused_rows import read_reasons
+from ticdc_replay.targets.shaped_load import shape_of
 
 
 class ChangelogPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +101,7 @@ def trace(context: ReplayContext, table: TableName, key: Mapping[str, str]) -> T
     found = changelogs.versions_with(keys)
     references = changelogs.references_of(found)
     groups = [list(group) for _, group in groupby(found, key=lambda each: (each.number, each.row.is_put))]
-    versions = [_version_of(group) for group in groups]
+    versions = [_version_of(group, changelogs) for group in groups]
     facts = [_facts(context, target, table, keys.newest, versions, changelogs) for target in context.pipeline.targets]
     by_target = [fates(versions, each) for each in facts]
     of_row, unknown = set_aside_of(context, table, keys)
@@ -131,9 +132,12 @@ def _unknown_table(changelogs: Changelogs, table: TableName) -> str:
     )
 
 
-def _version_of(group: Sequence[FoundRowVersion]) -> Version:
+def _version_of(group: Sequence[FoundRowVersion], changelogs: Changelogs) -> Version:
     first = group[0]
-    occurrences = tuple(Occurrence(each.run_hash, each.window, each.row.place) for each in group)
+    occurrences = tuple(
+        Occurrence(each.run_hash, each.window, each.row.place, changelogs.indexes[each.run_hash].is_base)
+        for each in group
+    )
     return Version(first.number, first.row.is_put, first.order, occurrences)
 
 
@@ -174,7 +178,9 @@ def _facts(
             changelogs.unread.append(Unread(window, run_hash, why))
             continue
         refused |= {(run_hash, place): "; ".join(reasons) for place, reasons in found.items()}
-    found_row = open_target(section, context.connections).find_row(context.pipeline.name, table, key)
+    shape = shape_of(section, context.connections, table)
+    shaped_key = key if shape is None else shape.key(key)
+    found_row = open_target(section, context.connections).find_row(context.pipeline.name, table, shaped_key)
     return TargetFacts(section.name, found_row, loads, refused)
 
 

@@ -11,6 +11,7 @@ from ticdc_replay.stages.load.publish import brought, last_load
 from ticdc_replay.stages.upkeep.floor_guards import still_to_come
 from ticdc_replay.targets.base import AnyTarget, FloorRaised, Mirror, RebuildableTarget
 from ticdc_replay.targets.load import open_target
+from ticdc_replay.targets.shaped_load import forget_shape
 
 
 def raise_floor(
@@ -24,7 +25,7 @@ def raise_floor(
     Raises ConfigError if *target* is no mirror, PolicyStopError if a row below the floor may still come
     (``still_to_come``), and what ``Mirror.raise_floor`` raises.
     """
-    mirror = _mirror(context, target)
+    mirror = opened_mirror(context, target)
     from_ts = mirror.floor_of(table)
     if not holds_all_rows and from_ts < floor_ts:
         stopped = mirror.stopped_loads(context.pipeline.name, table)
@@ -53,7 +54,9 @@ def forget(context: ReplayContext, target: str, table: TableName) -> str:
     # First of all what is shown: the ledger alone decides whether windows are loaded again.
     place = context.place_of(target)
     context.state.coverage.forget(pipeline, place, table, _redrives_with(context, place, table))
-    return rebuilt.forget(pipeline, table)
+    forgotten = rebuilt.forget(pipeline, table)
+    forget_shape(context.artifacts, rebuilt.config, table)
+    return forgotten
 
 
 def _redrives_with(context: ReplayContext, place: str, table: TableName) -> list[str]:
@@ -66,7 +69,8 @@ def _redrives_with(context: ReplayContext, place: str, table: TableName) -> list
     return [redrive for redrive in redrives if table in brought(last_load(context, redrive, place))]
 
 
-def _mirror(context: ReplayContext, name: str) -> Mirror[Any]:
+def opened_mirror(context: ReplayContext, name: str) -> Mirror[Any]:
+    """The mirror called *name*. Raises ConfigError if the pipeline has none such."""
     target = opened_target(context, name)
     if not isinstance(target, Mirror):
         mirrors = [target.name for target in context.pipeline.targets if target.is_mirror]

@@ -40,9 +40,14 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     pipeline: str
     target: str
     place: str
+    against: Literal["source", "changelogs"] = "source"
+    """What the mirrors were compared with: the upstream, or their base and changelogs."""
     began_ms: int
     ended_ms: int
     tables: tuple[TableVerification, ...]
+    without_mirror: tuple[TableName, ...] = ()
+    """Tables of the upstream that the pipeline and the request name, and that have rows and a key, but no mirror. They are no
+    difference: the changefeed's own filter may leave them out."""
 
     @property
     def name(self) -> str:

@@ -3,10 +3,12 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 
+from ticdc_replay.changefeed.rules import SourceTable
 from ticdc_replay.domain import canonical, tso
 from ticdc_replay.domain.errors import ArtifactNotFoundError, ConfigError, PermanentError
 from ticdc_replay.domain.table_patterns import TablePatterns
@@ -19,6 +21,7 @@ from ticdc_replay.stages.upkeep.mirrors import opened_target
 from ticdc_replay.stages.upkeep.verification import TableVerification, Verification, folder_of
 from ticdc_replay.stages.upkeep.verify_layout import Layout, layout_of
 from ticdc_replay.targets.mirror.comparison import ComparableMirror, Comparisons, MirrorTable
+from ticdc_replay.targets.shaped_load import shape_of
 from ticdc_replay.verify.compare import Comparison, Pace
 from ticdc_replay.verify.findings import Difference, Findings
 from ticdc_replay.verify.source import SourceSnapshot
@@ -26,6 +29,9 @@ from ticdc_replay.verify.source import SourceSnapshot
 _STATEMENT_S = 3600
 """How long one statement may take: a source without a suitable index reads the whole table for each range."""
 _SAVED_EVERY_S = 5.0
+_READ_IN_TIME = (
+    "leave it out (--table), or load newer windows first, with a longer tidb_gc_life_time, and verify right after them"
+)
 
 Tell = Callable[[str], None]
 
@@ -59,10 +65,7 @@ def verify(
             "changefeed's upstream, which the mirrors are compared with"
         )
     began_ms = _now_ms()
-    wanted = TablePatterns(tables)
-    chosen = [table for table in mirror.mirrored(context.pipeline.name) if wanted.wants(table.schema, table.table)]
-    if not chosen:
-        raise ConfigError(f"{target} has no mirror of {', '.join(tables)}: load a window first")
+    chosen = chosen_tables(context, mirror, tables)
     with ExitStack() as stack:
         session = stack.enter_context(
             closing(SourceSession(context.connections[context.pipeline.connections.source], _STATEMENT_S))
@@ -70,12 +73,12 @@ def verify(
         comparisons = stack.enter_context(mirror.comparisons())
         run = _Run(context, target, mirror, comparisons, session, pace or Pace(), tell)
         moments = {table: run.moment(table, at) for table in chosen}
-        session.check_safe_point(
-            min(moments.values()),
-            "the mirrors are as of",
-            "load newer windows first, with a longer tidb_gc_life_time, and verify right after them",
-        )
+        for table, moment in sorted(moments.items(), key=itemgetter(1)):
+            session.check_safe_point(moment, f"{table} is as of", _READ_IN_TIME)
         found = tuple(run.table(table, moments[table], restart=restart) for table in chosen)
+        newest_ts = max(moments.values())
+        patterns = _patterns(context, tables)
+        others = run.without_mirror(newest_ts, lambda name: name not in chosen and _is_wanted(name, patterns))
     report = Verification(
         pipeline=context.pipeline.name,
         target=target,
@@ -83,10 +86,20 @@ def verify(
         began_ms=began_ms,
         ended_ms=_now_ms(),
         tables=found,
+        without_mirror=others,
     )
     context.artifacts.put_once(report.name, canonical.encode(report))
     run.forget_progress()
     return report
+
+
+def chosen_tables(context: ReplayContext, mirror: ComparableMirror[Any], tables: Sequence[str]) -> list[TableName]:
+    """The pipeline's tables that match *tables* (patterns) and have a mirror. Raises ConfigError if there are none."""
+    patterns = _patterns(context, tables)
+    chosen = [name for name in mirror.mirrored(context.pipeline.name) if _is_wanted(name, patterns)]
+    if not chosen:
+        raise ConfigError(f"{mirror.config.name} has no mirror of {', '.join(tables)}: load a window first")
+    return chosen
 
 
 class _Run:
@@ -142,7 +155,13 @@ class _Run:
                 f"rules of the changefeed route several tables of the source to {table}: leave it out (--table)"
             )
         layout = layout_of(
-            snapshot, TableName(*source), mirror, self._mirror.dialect, self._comparisons, self._keeps(table)
+            snapshot,
+            TableName(*source),
+            mirror,
+            self._mirror.dialect,
+            self._comparisons,
+            self._keeps(table),
+            shape_of(self._mirror.config, self._context.connections, table),
         )
         found = Findings()
         self._tell(f"{table} as of {tso.describe(at)}")
@@ -160,6 +179,21 @@ class _Run:
             seconds=round(time.monotonic() - begun, 3),
         )
 
+    def without_mirror(self, at: int, wants: Callable[[TableName], bool]) -> tuple[TableName, ...]:
+        """The tables of the source as of *at* (TSO), by their names in the changefeed, that *wants* and have rows and a key:
+        a load would make a mirror of each. Sorted."""
+        snapshot, dispatch = SourceSnapshot(self._session, at), self._context.changefeed.dispatch
+        found = []
+        for source in snapshot.tables():
+            table = TableName(*dispatch.routed(SourceTable(source.schema, source.table)))
+            if wants(table) and self._can_be_mirrored(snapshot, source):
+                found.append(table)
+        return tuple(sorted(found))
+
+    def _can_be_mirrored(self, snapshot: SourceSnapshot, source: TableName) -> bool:
+        definition = snapshot.definition(source)
+        return definition is not None and bool(definition.handle_key()) and snapshot.has_rows(source)
+
     def forget_progress(self) -> None:
         """The report is kept: the next verification begins anew."""
         for name in self._progress:
@@ -176,10 +210,9 @@ class _Run:
         restart: bool,
     ) -> Findings:
         assert layout.definition is not None
-        loads = sorted(
-            (each.run_hash, each.attempt, each.loaded_at_ms) for each in self._records if each.window.from_ts <= at
-        )
-        parts = (str(table), at, layout.columns, layout.key, self._pace.range_rows, loads)
+        # Re-drives, forgotten tables and floors are in them, too.
+        loads = sorted(map(canonical.hash_of, (each for each in self._records if each.window.from_ts <= at)))
+        parts = (str(table), at, mirror.state.floor_ts, layout.columns, layout.key, self._pace.range_rows, loads)
         name = f"{folder_of(self._target)}/progress/{canonical.hash_of(parts)}.json"
         self._progress.append(name)
         found = Findings() if restart else self._saved(name)
@@ -235,7 +268,8 @@ class _Run:
             if _counts(gap.window, floor_ts, at):
                 yield f"{gap.window} is not loaded"
         for span in covered.spans:
-            if span.held.quality == "quarantine" and _counts(span.window, floor_ts, at):
+            # A base load sets the floor to the end of its own window.
+            if span.held.quality == "quarantine" and _counts(span.window, floor_ts - 1, at):
                 yield f"a part of {span.window} was set aside: `ticdc-replay quarantine list`, and the reports of its loads"
         ends = [span.window.to_ts for span in covered.spans if span.window.to_ts > at + 1]
         if ends:
@@ -268,6 +302,14 @@ class _Keeping:
         if self._last is not None:
             self._context.artifacts.put(self._name, canonical.encode(self._last))
         self._last, self._saved_s = None, time.monotonic()
+
+
+def _patterns(context: ReplayContext, tables: Sequence[str]) -> tuple[TablePatterns, TablePatterns]:
+    return TablePatterns(tables), TablePatterns(context.pipeline.tables)
+
+
+def _is_wanted(table: TableName, patterns: Sequence[TablePatterns]) -> bool:
+    return all(each.wants(table.schema, table.table) for each in patterns)
 
 
 def _counts(window: Window, floor_ts: int, at: int) -> bool:

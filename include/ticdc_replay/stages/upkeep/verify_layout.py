@@ -10,7 +10,8 @@ from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.mysql_protocol import is_system_schema
 from ticdc_replay.targets.mirror.comparison import Comparisons, MirrorTable
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
-from ticdc_replay.targets.mirror.planning.tables import FoundColumn
+from ticdc_replay.targets.mirror.planning.tables import FoundColumn, kept_since
+from ticdc_replay.targets.shape import Shape
 from ticdc_replay.verify.forms import forms_of
 from ticdc_replay.verify.side import ComparedColumn
 from ticdc_replay.verify.source import SourceSnapshot
@@ -37,8 +38,10 @@ def layout_of(
     dialect: Dialect,
     comparisons: Comparisons,
     keeps: Callable[[str], bool],
+    shape: Shape | None = None,
 ) -> Layout:
-    """Compare the definition of *table* in *snapshot* with *mirror*; *keeps* says which columns the changefeed sends."""
+    """Compare the definition of *table* in *snapshot* with *mirror*; *keeps* says which columns the changefeed sends, *shape* how
+    the mirror differs: columns that it leaves out, masks, casts or adds are not compared."""
     if is_system_schema(table.schema):
         return Layout(problems=(f"{table} is a table of the server's own, which is not replicated",))
     try:
@@ -54,21 +57,39 @@ def layout_of(
     columns: list[ComparedColumn] = []
     problems: list[str] = []
     left = {column.name: column for column in mirror.found.columns if not column.generated}
-    left.pop(mirror.version_column, None)
+    for own in (mirror.version_column, mirror.state.deleted_column):
+        left.pop(own or "", None)
+    kept = kept_since(mirror.state.events, dialect.fit_column)
+    for name in () if shape is None else shape.section.constants:
+        constant = _found(left, dialect.fit_column(name))
+        if constant is not None:
+            del left[constant.name]
+    handle_key = definition.handle_key()
     for column in definition.schema().columns:
-        found = _found(left, dialect.fit_column(column.name))
+        if shape is not None and not shape.has(column.name, handle_key):
+            continue
+        found = _found(left, dialect.fit_column(column.name if shape is None else shape.name_of(column.name)))
         if found is None:
             if keeps(column.name):
                 problems.append(f"the mirror has no column {column.name}")
             continue
         del left[found.name]
+        if found.loose:
+            problems.append(f"column {found.name} of the mirror has a collation that takes different texts as equal")
+            continue
+        if shape is not None and not shape.treatment_of(column.name).is_plain:
+            if column.name in handle_key:
+                problems.append(f"key column {column.name} is masked or cast by `shape`: rows can't be compared")
+            continue
         held = comparisons.forms(found.type)
         form = next((form for form in forms_of(column.type) if form in held), None)
         if form is None:
             problems.append(f"column {column.name}: {column.type} can't be compared with {found.type}")
         else:
             columns.append(ComparedColumn(column.name, found.name, column.type, column.nullable, form))
-    problems += [f"the source has no column for {name} of the mirror" for name in sorted(left)]
+    problems += [
+        f"the source has no column for {name} of the mirror" for name in sorted(left) if folded(name) not in kept
+    ]
     places = {folded(column.name): at for at, column in enumerate(columns)}
     key = [places.get(folded(name)) for name in _key_of(definition)]
     at_mirror = {columns[at].mirror for at in key if at is not None}

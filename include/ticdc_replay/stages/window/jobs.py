@@ -121,6 +121,7 @@ def write_load_job(
         ddl=pipeline.policies.ddl,
         truncate=pipeline.policies.truncate,
         drop=pipeline.policies.drop,
+        drop_column=pipeline.policies.drop_column,
         reload=reload,
         generation=_generation(context, index, reload=reload),
         sources=sources,

@@ -25,6 +25,7 @@ from ticdc_replay.targets.mirror.planning.tables import (
     RecordedColumn,
     Relation,
     TableState,
+    events_above,
 )
 
 REGISTRY = "mirrors.json"
@@ -201,7 +202,7 @@ class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
             whole_ts=self.whole_ts if self.whole_ts >= form_floor_ts else 0,
             added_columns={name: each for name, each in self.added_columns.items() if name not in gone},
             columns={name: each for name, each in self.columns.items() if each.commit_ts >= form_floor_ts},
-            events=tuple(event for event in self.events if event.commit_ts >= form_floor_ts),
+            events=events_above(self.events, form_floor_ts),
             begun=tuple(change for change in self.begun if form_floor_ts <= max(self.form_floor_ts, change.commit_ts)),
         )
 

@@ -1,6 +1,6 @@
 """The ledger of a history: which runs each window's slice of a table is of."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import Load
@@ -18,12 +18,9 @@ class HistoryLedger(LakeLedger):
         for run in runs:
             self._documents.delete(report_name(target, load.index.window, run))
 
-    def marks_of(self, load: Load) -> list[Mark]:
-        """The marks of loads of the same window: their tables are those that a load may have left something of."""
+    def left_by_loads(
+        self, load: Load, histories: Mapping[TableName, Relation], began: Sequence[Mark]
+    ) -> set[TableName]:
+        """Those that the marks of loads of the same window name."""
         marks = self._documents.read_now(marks_name(load.index.pipeline, load.index.window), Marks) or {}
-        return [mark for of_place in marks.values() for mark in of_place]
-
-
-def announced(marks: Collection[Mark]) -> set[TableName]:
-    """The tables that the loads of *marks* may have left something of."""
-    return {table for mark in marks for table in mark.tables}
+        return {table for of_place in marks.values() for mark in of_place for table in mark.tables} & histories.keys()

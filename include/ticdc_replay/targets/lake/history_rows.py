@@ -13,50 +13,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ticdc_replay.changelog.copies.fold import place_of
 from ticdc_replay.changelog.files.parts import batch_rows, batches_of, counted
-from ticdc_replay.domain.errors import PermanentError, UnrepresentableValueError
-from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.errors import UnrepresentableValueError
 from ticdc_replay.domain.tso import LOGICAL_BITS
-from ticdc_replay.domain.window import Window
-from ticdc_replay.targets.base import StoreAddress
 from ticdc_replay.targets.files import file_errors
+from ticdc_replay.targets.history.rows import (
+    ABSENT,
+    COMMIT_TIME,
+    DDL,
+    OP,
+    PLACE_SOURCES,
+    READ,
+    VersionFile,
+    require_whole,
+    side_of,
+)
 from ticdc_replay.targets.lake.stage import WAY_ON
 from ticdc_replay.targets.lake.types import staged_arrow_type, staged_cells
 from ticdc_replay.targets.refused_rows import Refused, ValueQuarantine, describe
 
 _VIEW_ROWS = 20_000
 """Rows of a batch that go to the JVM: larger ones are no faster."""
-_PLACE = {
-    "_topic": ("_kafka_topic", "string"),
-    "_partition": ("_kafka_partition", "int"),
-    "_offset": ("_kafka_offset", "bigint"),
-    "_index": ("_kafka_index", "int"),
+_PLACE_TYPES = {
+    "_kafka_topic": "string",
+    "_kafka_partition": "int",
+    "_kafka_offset": "bigint",
+    "_kafka_index": "int",
 }
-"""Where a row was in Kafka: column of the changelog, of the history, and its type. Iceberg has a ``_partition`` itself."""
-_READ = ["_op", "_commit_ts", *_PLACE, "before", "after", "_absent", "_exact"]
 
-OP, COMMIT_TIME, ABSENT, DDL = "_op", "_commit_time", "_absent", "_ddl"
-OWN_TYPES = {OP: "string", COMMIT_TIME: "timestamp", **dict(_PLACE.values()), ABSENT: "array<string>", DDL: "string"}
+OWN_TYPES = {OP: "string", COMMIT_TIME: "timestamp", **_PLACE_TYPES, ABSENT: "array<string>", DDL: "string"}
 """The columns of a history beside those of the upstream and that of the commitTs, in their order."""
-PLACE = tuple(name for name, _ in _PLACE.values())
-
-
-class VersionFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A changelog file of one table and schema version."""
-
-    artifacts: StoreAddress
-    table: TableName
-    name: str
-    only: Window | None
-    columns: tuple[tuple[str, str, str], ...]
-    """Name in the changelog, name in the view, and type there as Spark spells it."""
-    handle_key: tuple[str, ...]
-
-    @property
-    def identity(self) -> tuple[str, ...]:
-        """The columns that a delete must have to say which row it ended."""
-        return self.handle_key or tuple(source for source, _, _ in self.columns)
 
 
 class CheckTask(msgspec.Struct, frozen=True):
@@ -98,9 +84,9 @@ def check(task: CheckTask) -> Checked:
         ):
             typed = _is_empty(opened.metadata, "_exact")
             if not typed or not _is_empty(opened.metadata, "_absent"):
-                wanted = [OP, "_commit_ts", *_PLACE, "_absent"] if typed else _READ
+                wanted = [OP, "_commit_ts", *PLACE_SOURCES, "_absent"] if typed else READ
                 for start, batch in batches_of(opened, file.only, wanted, batch_rows(opened.metadata)):
-                    _require_whole(batch, file)
+                    require_whole(batch, file)
                     refused = [] if typed else _refused(batch, file)
                     if refused and quarantine is None:
                         raise UnrepresentableValueError(
@@ -133,23 +119,8 @@ def _refused(batch: pa.RecordBatch, file: VersionFile) -> list[Refused]:
         Refused(at, name.partition(".")[2], f"the value {text.decode(errors='backslashreplace')[:200]!r}")
         for at, cells in enumerate(batch["_exact"].to_pylist())
         for name, text in cells or ()
-        if name in needed and name.startswith(_side(batch, at)) and (inside is None or inside[at].as_py())
+        if name in needed and name.startswith(side_of(batch, at)) and (inside is None or inside[at].as_py())
     ]
-
-
-def _require_whole(batch: pa.RecordBatch, file: VersionFile) -> None:
-    inside = counted(batch, file.only)
-    for at, names in enumerate(batch["_absent"].to_pylist() if batch["_absent"].null_count < batch.num_rows else ()):
-        missing = [name.removeprefix("after.") for name in names or () if name.startswith("after.")]
-        if missing and _side(batch, at) == "after." and (inside is None or inside[at].as_py()):
-            raise PermanentError(
-                f"{place_of(batch, at)}: the row of {file.table} came without {', '.join(missing)}, which its definition has; "
-                "a column that the changefeed's column-selectors drop must be left out of the definition"
-            )
-
-
-def _side(batch: pa.RecordBatch, at: int) -> str:
-    return "before." if batch[OP][at].as_py() == "delete" else "after."
 
 
 class VersionsTask(msgspec.Struct, frozen=True):
@@ -174,7 +145,7 @@ def read_versions(task: VersionsTask) -> Iterator[pa.RecordBatch]:
     left_out = np.frombuffer(task.left_out, np.int64)
     with file_errors(f"read {file.name}"), pq.ParquetFile(f"{root}/{file.name}", filesystem=filesystem) as opened:
         rows = min(_VIEW_ROWS, batch_rows(opened.metadata))
-        for start, batch in batches_of(opened, file.only, _READ, rows):
+        for start, batch in batches_of(opened, file.only, READ, rows):
             inside = counted(batch, file.only)
             if len(left_out):
                 stays = ~np.isin(np.arange(start, start + batch.num_rows), left_out)
@@ -198,7 +169,10 @@ def _rows(batch: pa.RecordBatch, file: VersionFile, commit_ts: str) -> pa.Record
 
     arrays = [staged_cells(cells(source), type_name) for source, _, type_name in file.columns]
     times = pc.shift_right(batch["_commit_ts"], LOGICAL_BITS).cast(pa.timestamp("ms", "UTC"))
-    place = [batch[name].cast(staged_arrow_type(type_name)) for name, (_, type_name) in _PLACE.items()]
+    place = [
+        batch[name].cast(staged_arrow_type(type_name))
+        for name, type_name in zip(PLACE_SOURCES, _PLACE_TYPES.values(), strict=True)
+    ]
     arrays += [batch["_commit_ts"], batch[OP], times.cast(pa.timestamp("us", "UTC")), *place, _absent(batch, file)]
     return pa.RecordBatch.from_arrays(arrays, names=list(layout_of(file, commit_ts)))
 
@@ -211,7 +185,7 @@ def _absent(batch: pa.RecordBatch, file: VersionFile) -> pa.Array:
     known = {source: name for source, name, _ in file.columns}
     found: list[Sequence[str] | None] = []
     for at, (names, cells) in enumerate(zip(absent.to_pylist(), exact.to_pylist(), strict=True)):
-        side = _side(batch, at)
+        side = side_of(batch, at)
         lacking = {name.removeprefix(side) for name in names or () if name.startswith(side)}
         lacking |= {name.removeprefix(side) for name, _ in cells or () if name.startswith(side)}
         found.append(sorted(known[name] for name in lacking if name in known) or None)

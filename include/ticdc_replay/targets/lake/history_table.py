@@ -1,7 +1,7 @@
-"""One table of a history, and the statements that bring a window's slice into it.
+"""One table of a history in a lake, and the statements that bring a window's slice into it.
 
-The slice of a window are the rows whose commitTs is in it. A load replaces it in one commit; where it is empty, which
-is the usual case, that is an append. A re-drive of a quarantine adds to it, and replaces equal versions.
+A load replaces the slice in one commit; where it is empty, which is the usual case, that is an append. A re-drive of a
+quarantine adds to it, and replaces equal versions.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,38 +10,47 @@ from functools import cached_property
 
 import msgspec
 
-from ticdc_replay.changelog.files.index import ChangelogIndex, TableVersion
-from ticdc_replay.changelog.files.reading import file_name
-from ticdc_replay.domain.errors import TargetMismatchError, TransientError
-from ticdc_replay.domain.tables import TableName, TableSchema
-from ticdc_replay.domain.window import Window
-from ticdc_replay.schemas.changes import TableChanges, kind_of
-from ticdc_replay.targets.base import Load
-from ticdc_replay.targets.ddl import words_of
-from ticdc_replay.targets.lake import tables
+from ticdc_replay.domain.errors import ConfigError, LeaseLostError, TransientError
+from ticdc_replay.domain.tables import Column, TableName, TableSchema
+from ticdc_replay.targets.base import Load, TableReport
+from ticdc_replay.targets.history import columns as columns_
+from ticdc_replay.targets.history import scd2 as scd2_columns
+from ticdc_replay.targets.history.rows import DDL, OP, PLACE, VersionFile, version_files
+from ticdc_replay.targets.history.table import DdlRow, HistoryTable
+from ticdc_replay.targets.lake import scd2, tables
 from ticdc_replay.targets.lake.commits import Statements, commit
-from ticdc_replay.targets.lake.dialect import quoted, string
+from ticdc_replay.targets.lake.dialect import lake_dialect, quoted, string
+from ticdc_replay.targets.lake.history_ledger import HistoryLedger
 from ticdc_replay.targets.lake.history_rows import (
-    DDL,
-    OP,
     OWN_TYPES,
-    PLACE,
-    VersionFile,
+    CheckTask,
     VersionsTask,
+    check,
     layout_of,
     read_versions,
 )
 from ticdc_replay.targets.lake.lease import HeldLease
+from ticdc_replay.targets.lake.mirror import format_of
 from ticdc_replay.targets.lake.section import LakeSection
-from ticdc_replay.targets.lake.table_format import TableFormat, load_name
-from ticdc_replay.targets.lake.types import holds, spark_type
-from ticdc_replay.targets.mirror.planning.tables import ChangeType, ColumnDefinition, MakeColumn, Relation
-from ticdc_replay.targets.sql import Sql
+from ticdc_replay.targets.lake.session import LakeSession
+from ticdc_replay.targets.lake.table_format import load_name, properties_sql
+from ticdc_replay.targets.lake.tables import own_properties
+from ticdc_replay.targets.lake.types import spark_type
+from ticdc_replay.targets.mirror.planning.tables import ChangeType, MakeColumn, Relation
+from ticdc_replay.targets.sql import SqlError
 
 _SLICES, _EMPTIED = "slices", "emptied"
 """What commits of a history change; for each the terms of the table's lease number the transactions of a format that has such."""
 _PART, _COPY = "_ticdc_replay_part", "_ticdc_replay_copy"
 """Columns of a query while it picks one of equal versions."""
+
+
+def no_views(config: LakeSection) -> ConfigError:
+    """The error for intervals in a catalog without views."""
+    return ConfigError(
+        f"{config.description}: mode scd2 needs a catalog that holds views, and this one can't. Choose such a catalog, or mode "
+        "history and the query in docs/targets.md"
+    )
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -51,108 +60,128 @@ class Part(msgspec.Struct, frozen=True):
     left_out: tuple[bytes, ...]
 
 
-def version_files(load: Load, index: ChangelogIndex, versions: Sequence[TableVersion]) -> tuple[VersionFile, ...]:
-    """The files of *versions* of one table, in the changelog *index*."""
-    return tuple(
-        VersionFile(
-            artifacts=load.artifacts,
-            table=version.schema.name,
-            name=file_name(index, file),
-            only=file.only,
-            columns=tuple(
-                (column.name, column.name.lower(), spark_type(column.type)) for column in version.schema.columns
-            ),
-            handle_key=version.schema.handle_key,
-        )
-        for version in versions
-        for file in version.files
-    )
+def column_of(column: Column) -> tuple[str, str]:
+    """Name and type of *column* in the views that statements take rows from."""
+    return column.name.lower(), spark_type(column.type)
 
 
-def require_free_names(table: TableName, schemas: Sequence[TableSchema], config: LakeSection) -> None:
-    """Raise TargetMismatchError where *table* has a column with a name that the history, or the format, needs."""
-    own = {name.lower() for name in (*OWN_TYPES, config.commit_ts_column, *config.system_columns)}
-    taken = sorted({column.name for schema in schemas for column in schema.columns if column.name.lower() in own})
-    if taken:
-        raise TargetMismatchError(
-            f"{table}: a history needs the names of its columns {', '.join(taken)} for itself. Choose another "
-            "`commit_ts_column` if it is that; else leave the table out, or load it into a parquet target"
-        )
+def part_of(load: Load, run: str, table: TableName) -> Part:
+    """The rows of *table* that the re-drive *run* has added."""
+    index = load.index_of(run, [table])
+    files = version_files(load, index, index.versions_of(table), column_of)
+    task = CheckTask(files, f"{load.folder}/quarantine/{run}.parquet" if load.quarantine_values else None)
+    return Part(files, check(task).left_out if files else ())
 
 
-def ddl_rows(changes: Sequence[TableChanges]) -> list[tuple[str, int, str]]:
-    """The DDL in *changes* as rows: ``_op``, commitTs (TSO), and what it did. ``empty``: no older row is left after it."""
-    return [
-        (
-            "empty" if entry.ends_rows else "ddl",
-            entry.commit_ts,
-            "; ".join(f"{kind_of(change)}: {words_of(change)}" for change in entry.changes),
-        )
-        for entry in changes
-    ]
+class LakeHistoryTable(HistoryTable[Part]):
+    """One table, whose lease *load* holds."""
 
-
-class HistoryTable:
-    """One table. For an attempt that holds its lease."""
-
-    def __init__(self, sql: Sql, table_format: TableFormat, target: Relation, source: TableName) -> None:
-        self._sql = sql
-        self._format = table_format
+    def __init__(
+        self,
+        config: LakeSection,
+        session: LakeSession,
+        load: Load,
+        lease: HeldLease,
+        target: Relation,
+        source: TableName,
+    ) -> None:
+        self._config = config
+        self._session = session
+        self._sql = session.sql
+        self._format = format_of(config)
+        self._dialect = lake_dialect(config.database)
+        assert isinstance(session.ledger, HistoryLedger), "the ledger of a history"
+        self._ledger = session.ledger
+        self._load = load
+        self._lease = lease
         self._target = target
         self._source = source
-        self._commit_ts = table_format.config.commit_ts_column
-        self.name = table_format.name_of(target)
+        self._commit_ts = config.commit_ts_column
+        self.name = self._format.name_of(target)
+
+    def is_there(self) -> bool:
+        return self._session.find_table(self._target) is not None
 
     @cached_property
     def types(self) -> dict[str, str]:
-        """Its columns, with their types, in its order."""
         return {name: type_name for name, type_name, _ in self._sql.columns(self.name)}
 
-    def definitions(self, schemas: Sequence[TableSchema]) -> dict[str, ColumnDefinition]:
-        """The columns that rows of *schemas* need, by lower name. Raises TargetMismatchError where no type holds all."""
-        needed: dict[str, ColumnDefinition] = {}
-        for schema in schemas:
-            for column in schema.columns:
-                name, type_name = column.name.lower(), spark_type(column.type)
-                known = needed.get(name)
-                if known is None or holds(type_name, known.type):
-                    needed[name] = ColumnDefinition(known.name if known else column.name, type_name)
-                elif not holds(known.type, type_name):
-                    raise self._apart(column.name, known.type, type_name)
-        return needed
+    def make(self, schemas: Sequence[TableSchema], key: Sequence[str]) -> None:
+        # First, because Delta has statistics, which find a slice, of the first columns alone.
+        columns = [f"{quoted(self._commit_ts)} bigint NOT NULL"]
+        columns += [
+            f"{quoted(name)} {type_name}{' NOT NULL' if name == OP else ''}" for name, type_name in OWN_TYPES.items()
+        ]
+        needed = columns_.needed(self._dialect, self._target, schemas).values()
+        columns += [f"{quoted(column.name)} {column.type}" for column in needed]
+        incarnation = self._ledger.incarnation_of(self._target)
+        assert incarnation is not None, "the ledger knows a table before it is made"
+        properties = own_properties(incarnation, self._config.ledger, key)
+        self._session.create_schema(self._target.schema)
+        layout = self._config.layout_of(self._source)
+        for statement in self._format.create_table(
+            self._target, ", ".join(columns), layout, properties, replaces=False
+        ):
+            self._sql.run(statement)
 
     def fit(self, schemas: Sequence[TableSchema]) -> list[str]:
-        """Add the columns that rows of *schemas* bring, and widen those that can't hold them; what was done.
-
-        Columns that they lack stay. Raises TargetMismatchError where the types of a column can't share it.
-        """
-        there = {name.lower(): ColumnDefinition(name, type_name) for name, type_name in self.types.items()}
-        done: list[str] = []
-        for name, column in self.definitions(schemas).items():
-            known = there.get(name)
-            if known is None:
-                action: MakeColumn | ChangeType = MakeColumn(column)
-                done.append(f"add column {column.name} {column.type}")
-            elif holds(known.type, column.type):
-                continue
-            elif holds(column.type, known.type):
-                tables.require_change(self._format, self._target, known.name, known.type, column.type)
-                action = ChangeType(known.name, column.type)
-                done.append(f"change column {known.name} from {known.type} to {column.type}")
-            else:
-                raise self._apart(known.name, known.type, column.type)
-            for statement in tables.statements_of(self._format, self._target, action):
+        types = self.types
+        steps = columns_.steps_to(self._dialect, self._target, types, schemas)
+        for step in steps:
+            assert isinstance(step.action, MakeColumn | ChangeType)
+            if isinstance(step.action, ChangeType):
+                before = types[step.action.column]
+                tables.require_change(self._format, self._target, step.action.column, before, step.action.type)
+            for statement in tables.statements_of(self._format, self._target, step.action):
                 self._sql.run(statement)
-        if done:
+        if steps:
             del self.types
-        return done
+        return [step.text for step in steps]
 
-    def _apart(self, column: str, before: str, after: str) -> TargetMismatchError:
-        return TargetMismatchError(
-            f"{self._target}: no type holds the values of column {column} before and after a change from {before} to {after} "
-            "unaltered. Load all windows from before the change; then rename the column in the table by hand, so that later rows "
-            "get a new one, and load the window again"
-        )
+    def key(self) -> tuple[str, ...]:
+        found = self._session.find_table(self._target)
+        return found.primary_key if found is not None else ()
+
+    def note_key(self, key: Sequence[str]) -> None:
+        properties = own_properties(self._incarnation, self._config.ledger, key)
+        self._sql.run(f"ALTER TABLE {self.name} SET TBLPROPERTIES ({properties_sql(properties, string)})")
+
+    @property
+    def _incarnation(self) -> str:
+        return self._ledger.incarnation_of(self._target) or ""
+
+    def rows_of(self, run: str) -> Part:
+        return part_of(self._load, run, self._source)
+
+    def fit_view(self, view: Relation, key: Sequence[str]) -> None:
+        name, types = self._format.name_of(view), self.types
+        try:
+            there = {name: type_name for name, type_name, _ in self._sql.columns(name)}
+        except SqlError:
+            there = {}
+        names = scd2_columns.columns_of(types, self._commit_ts)
+        own = scd2_columns.OWN
+        kept = [types[name] for name in names if name not in own]
+        # A view keeps the types that its table had when it was made.
+        if (list(there), [there.get(name) for name in names if name not in own]) == (names, kept):
+            return
+        try:
+            self._sql.run(f"CREATE OR REPLACE VIEW {name} AS {scd2.query(self.name, types, self._commit_ts, key)}")
+        except SqlError as error:
+            if "MISSING_CATALOG_ABILITY" in error.condition or "not supported by catalog" in str(error):
+                raise no_views(self._config) from error
+            raise
+
+    def end(self, report: TableReport) -> None:
+        """Raises LeaseLostError, and ends the report that was written, if another run may have loaded the slice before it
+        was."""
+        self._ledger.note_done(self._load, self._target, report)
+        self._ledger.flush()
+        try:
+            self._lease.verify()
+        except LeaseLostError:
+            self._ledger.end_runs(self._load, self._target, [self._load.index.run_hash])
+            raise
 
     def emptied_at(self, times: Sequence[int]) -> set[int]:
         """Those of *times* (TSO) at which the table has a row of a DDL that emptied it."""
@@ -164,24 +193,10 @@ class HistoryTable:
         )
         return {row["ts"] for row in found}
 
-    def replace(
-        self,
-        load: Load,
-        incarnation: str,
-        lease: HeldLease,
-        parts: Sequence[Part],
-        ddl: Sequence[tuple[str, int, str]],
-        *,
-        empty: bool,
-    ) -> str:
-        """Make the rows of *parts*, of which later ones replace equal versions of earlier ones, and *ddl* the slice of
-        the load's window. *empty*: no load can have brought, or can still bring, a row of it. The snapshot or version
-        with it, or "".
-
-        Raises LeaseLostError, and changes nothing, once another attempt has committed since *lease* was taken.
-        """
-        old = self._slice(load.index.window)
-        with self._rows(load, parts, ddl) as rows:
+    def replace(self, parts: Sequence[Part], ddl: Sequence[DdlRow], *, empty: bool) -> str:
+        """Raises LeaseLostError, and changes nothing, once another attempt has committed since the lease was taken."""
+        old = self._slice()
+        with self._rows(parts, ddl) as rows:
             if rows is None:
                 if empty:
                     return ""
@@ -192,19 +207,12 @@ class HistoryTable:
                     return [f"INSERT INTO {name} {rows}"]
                 return self._format.replace_rows(self._sql, name, old, rows)
 
-            return self._commit(load, incarnation, lease, _SLICES, statements)
+            return self._commit(_SLICES, statements)
 
-    def add(
-        self,
-        load: Load,
-        incarnation: str,
-        lease: HeldLease,
-        part: Part,
-        ddl: Sequence[tuple[str, int, str]],
-    ) -> str:
-        """Add the rows of *part* and *ddl* to the slice, in place of equal versions; see ``replace``."""
-        with self._rows(load, [part], ddl) as rows:
-            if rows is None:
+    def add(self, rows: Part, ddl: Sequence[DdlRow]) -> str:
+        part = rows
+        with self._rows([part], ddl) as added:
+            if added is None:
                 return ""
             same = " AND ".join(
                 f"{self._identity(name, 't')} <=> {self._identity(name, 's')}" for name in self._identities([part])
@@ -212,14 +220,13 @@ class HistoryTable:
             cells = {quoted(name): f"s.{quoted(name)}" for name in self.types}
             updates = ", ".join(f"t.{name} = {cell}" for name, cell in cells.items())
             merge = (
-                f"t USING ({rows}) s ON {self._slice(load.index.window, 't.')} AND {same} "
+                f"t USING ({added}) s ON {self._slice('t.')} AND {same} "
                 f"WHEN MATCHED THEN UPDATE SET {updates} "
                 f"WHEN NOT MATCHED THEN INSERT ({', '.join(cells)}) VALUES ({', '.join(cells.values())})"
             )
-            return self._commit(load, incarnation, lease, _SLICES, lambda name, _: [f"MERGE INTO {name} {merge}"])
+            return self._commit(_SLICES, lambda name, _: [f"MERGE INTO {name} {merge}"])
 
-    def note_emptied(self, load: Load, incarnation: str, lease: HeldLease, ddl: Sequence[tuple[str, int, str]]) -> None:
-        """Add those of *ddl*, which emptied the table outside of the load's window, that the table has not; see ``replace``."""
+    def note_emptied(self, ddl: Sequence[DdlRow]) -> None:
         there = self.emptied_at([commit_ts for _, commit_ts, _ in ddl])
         lacking = [each for each in ddl if each[1] not in there]
         if lacking:
@@ -228,9 +235,10 @@ class HistoryTable:
                 f"t USING ({self._select_ddl(self.types, lacking, None)}) s ON t.{quoted(OP)} = 'empty' AND t.{ts} = s.{ts} "
                 f"WHEN NOT MATCHED THEN INSERT ({cells}) VALUES ({cells})"
             )
-            self._commit(load, incarnation, lease, _EMPTIED, lambda name, _: [f"MERGE INTO {name} {merge}"])
+            self._commit(_EMPTIED, lambda name, _: [f"MERGE INTO {name} {merge}"])
 
-    def _slice(self, window: Window, of: str = "") -> str:
+    def _slice(self, of: str = "") -> str:
+        window = self._load.index.window
         column = of + quoted(self._commit_ts)
         return f"{column} >= {window.from_ts} AND {column} < {window.to_ts}"
 
@@ -249,7 +257,7 @@ class HistoryTable:
         return f"if({cell} IN ('delete', 'ddl', 'empty'), {cell}, 'put')" if name == OP else cell
 
     @contextmanager
-    def _rows(self, load: Load, parts: Sequence[Part], ddl: Sequence[tuple[str, int, str]]) -> Iterator[str | None]:
+    def _rows(self, parts: Sequence[Part], ddl: Sequence[DdlRow]) -> Iterator[str | None]:
         """A query for the rows, with all columns of the table; None where there are none."""
         types = self.types
         selects: list[str] = []
@@ -260,7 +268,7 @@ class HistoryTable:
                     groups.setdefault(file.columns, []).append(VersionsTask(file, left_out, self._commit_ts))
                 for tasks in groups.values():
                     layout = layout_of(tasks[0].file, self._commit_ts)
-                    view = f"versions_{len(selects)}_{load.attempt}"
+                    view = f"versions_{len(selects)}_{self._load.attempt}"
                     definition = ", ".join(f"{quoted(name)} {type_name}" for name, type_name in layout.items())
                     views.enter_context(self._sql.view(view, read_versions, tasks, definition))
                     selects.append(self._select(types, layout, view, number if len(parts) > 1 else None))
@@ -284,7 +292,7 @@ class HistoryTable:
             cells.append(f"CAST({cell} AS {type_name}) AS {quoted(name)}")
         return f"SELECT {', '.join([*cells, *([] if part is None else [f'{part} AS {_PART}'])])} FROM {view}"
 
-    def _select_ddl(self, types: Mapping[str, str], ddl: Sequence[tuple[str, int, str]], part: int | None) -> str:
+    def _select_ddl(self, types: Mapping[str, str], ddl: Sequence[DdlRow], part: int | None) -> str:
         lines = ", ".join(f"({string(op)}, {commit_ts}L, {string(text)})" for op, commit_ts, text in ddl)
         have = {OP: "op", self._commit_ts: "ts", DDL: "text", "_commit_time": "timestamp_millis(shiftright(ts, 18))"}
         cells = [
@@ -293,11 +301,12 @@ class HistoryTable:
         cells += [] if part is None else [f"{part} AS {_PART}"]
         return f"SELECT {', '.join(cells)} FROM VALUES {lines} AS ddl(op, ts, text)"
 
-    def _commit(self, load: Load, incarnation: str, lease: HeldLease, what: str, statements: Statements) -> str:
+    def _commit(self, what: str, statements: Statements) -> str:
         """Run *statements* as one commit; the snapshot or version."""
-        name = load_name(load.index.run_hash, load.index.window, incarnation, f"{load.attempt}/{what}")
+        load = self._load
+        name = load_name(load.index.run_hash, load.index.window, self._incarnation, f"{load.attempt}/{what}")
         events = 0 if what == _EMPTIED else sum(version.rows for version in load.index.versions_of(self._source))
-        done = commit(self._sql, self._format, self._target, lease, load, name, events, statements, what=what)
+        done = commit(self._sql, self._format, self._target, self._lease, load, name, events, statements, what=what)
         if done is None:
             raise TransientError(f"{self._target} has not taken the rows, as it has those of a later load; try again")
         return done.id

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from uuid import uuid4
 
-from ticdc_replay.domain.errors import TransientError
+from ticdc_replay.domain.errors import PermanentError, TransientError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.storage import ObjectStore
@@ -143,6 +143,12 @@ class LakeLedger(BegunLoads):
             form_floor_ts=form_floor_ts,
         )
         self._changed[target] = _Changed(document, is_new=True)
+
+    def note_deleted_column(self, target: Relation, column: str) -> None:
+        """Never asked: the session alone knows the column (``MirrorSection.marker``)."""
+        raise PermanentError(
+            f"{target}: the ledger of a lake does not know the column {column} that marks deleted rows"
+        )
 
     def raise_floor(self, target: Relation, floor_ts: int, form_floor_ts: int) -> None:
         self._of(target).apply(lambda document: document.with_floor(floor_ts, form_floor_ts))

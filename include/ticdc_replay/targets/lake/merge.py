@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ticdc_replay.changelog.files.version_order import OFFSET_BITS
 from ticdc_replay.domain.errors import TargetMismatchError
+from ticdc_replay.domain.tables import folded
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.lake.commits import commit
 from ticdc_replay.targets.lake.dialect import quoted
@@ -175,6 +176,9 @@ class Merge:
             else:
                 recorded = added[name].fill if name in added else None
                 cell = defaults.get(name) or recorded or "NULL"
+            until_ts = self._plan.kept.get(folded(name))
+            if until_ts is not None:  # the upstream has dropped it
+                cell = f"CASE WHEN {quoted(VERSION)} <= {until_ts} THEN {cell} END"
             cells.append(f"CAST({cell} AS {type_name}) AS {quoted(name)}")
         cells += [f"{quoted(VERSION)} AS {_NEW}", f"{quoted(PUT)} AS {_KEPT}", f"false AS {_LOST}"]
         return f"SELECT {', '.join(cells)} FROM {view} WHERE {quoted(VERSION)} >= {floor}"

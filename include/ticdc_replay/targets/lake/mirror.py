@@ -74,6 +74,13 @@ class LakeMirror(DatabaseMirror[LakeSection]):
         )
         return msgspec.structs.replace(plan, conflicts=(*plan.conflicts, conflict))
 
+    def holds(self, pipeline: str, table: TableName) -> bool:
+        """By the ledger: the table itself takes Spark."""
+        target = target_of(self.config, self.dialect, table)
+        with self.session(f"look up the rows of {target}") as session:
+            state = session.ledger.state_of(target)
+        return state is not None and state.newest_ts > 0
+
     def find_row(self, pipeline: str, table: TableName, key: Mapping[str, WrittenCell]) -> FoundRow:
         """The floor is from the ledger. The table itself takes Spark, which is not started for one row."""
         config, target = self.config, target_of(self.config, self.dialect, table)

@@ -1,19 +1,11 @@
-"""The view of a history that has an interval of commitTs for each row version (slowly changing dimension, type 2)."""
+"""The query of the view of a history that has an interval of commitTs for each row version, in Spark SQL."""
 
 from collections.abc import Mapping, Sequence
 
 from ticdc_replay.domain.tso import LOGICAL_BITS
+from ticdc_replay.targets.history.rows import DDL, OP
+from ticdc_replay.targets.history.scd2 import OWN, columns_of
 from ticdc_replay.targets.lake.dialect import listed, quoted
-from ticdc_replay.targets.lake.history_rows import DDL, OP, OWN_TYPES
-
-VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
-OWN = (VALID_FROM, VALID_TO, "valid_from_time", "valid_to_time", IS_CURRENT)
-"""Columns of the view beside those of the upstream."""
-
-
-def columns_of(types: Mapping[str, str], commit_ts: str) -> list[str]:
-    """The columns of the view over a history with the columns *types*."""
-    return [*(name for name in types if name not in OWN_TYPES and name != commit_ts), *OWN]
 
 
 def query(history: str, types: Mapping[str, str], commit_ts: str, key: Sequence[str]) -> str:

@@ -3,12 +3,11 @@
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ticdc_replay.config.target_rules import HISTORY, MIRROR, Rules
 from ticdc_replay.config.target_section import TargetSection
 from ticdc_replay.config.types import ConnectionId, Cron, FolderUri, TablePattern, check_place
 from ticdc_replay.domain.connections import Connection
@@ -16,7 +15,7 @@ from ticdc_replay.domain.dataset_names import DatasetName, identifiers, of_uri
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.storage.names import may_be_same_folder, may_be_within
-from ticdc_replay.targets.mirror.planning.section import Identifier, MirrorSection
+from ticdc_replay.targets.history.section import HistorySection
 
 CatalogName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$")]
 
@@ -71,18 +70,9 @@ class MaintenanceSection(BaseModel):
     )
 
 
-class LakeSection(MirrorSection):
+class LakeSection(HistorySection):
     """Tables of a lake, written by Spark."""
 
-    mode: Literal["mirror", "history", "scd2"] = Field(
-        "mirror",
-        description="mirror: the last version of each row; history: every version; scd2: history, and a view of it with "
-        "valid_from, valid_to and is_current",
-    )
-    deletes: Literal["hard", "soft"] = Field(
-        "hard", description="Of a mirror. soft: a deleted row stays, marked in `deleted_column`"
-    )
-    deleted_column: Identifier = Field("_is_deleted", description="Column that marks deleted rows")
     settings: dict[str, str] = Field(
         {}, description="Settings of the catalog, as Spark has them below spark.sql.catalog.<catalog>; never a secret"
     )
@@ -110,14 +100,6 @@ class LakeSection(MirrorSection):
     """``package.module:Class`` of its ``TableUpkeep``. Imported when maintenance begins."""
 
     @property
-    def is_mirror(self) -> bool:
-        return self.mode == "mirror"
-
-    @property
-    def rules(self) -> Rules:
-        return MIRROR if self.is_mirror else HISTORY
-
-    @property
     def loader(self) -> str:
         room = "ticdc_replay.targets.lake"
         return f"{room}.mirror:LakeMirror" if self.is_mirror else f"{room}.history:LakeHistory"
@@ -129,8 +111,7 @@ class LakeSection(MirrorSection):
 
     @property
     def place(self) -> str:
-        schema = "" if self.db_schema is None else f", schema {self.db_schema}"
-        return f"{self.type} {self.mode} {self.tables_place}{schema}"
+        return f"{self.type} {self.mode} {self.tables_place}{self.names_place}"
 
     @property
     def description(self) -> str:
@@ -143,7 +124,8 @@ class LakeSection(MirrorSection):
 
     @property
     def connection_ids(self) -> tuple[str, ...]:
-        return tuple(conn_id for conn_id in (self.connection, self.ledger_connection) if conn_id is not None)
+        own = (conn_id for conn_id in (self.connection, self.ledger_connection) if conn_id is not None)
+        return (*own, *self.salt_connections)
 
     @staticmethod
     def is_reserved_schema(name: str) -> bool:
@@ -205,16 +187,4 @@ class LakeSection(MirrorSection):
                     f"`settings`: {name} is or holds a secret; put it into the extra of the Airflow connection that "
                     "`connection` names"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _deletes_are_marked(self) -> Self:
-        if self.deletes == "soft" and not self.is_mirror:
-            raise ValueError("`deletes`: soft is of mode mirror; a history has every delete as a version of its own")
-        if self.deletes == "soft" and self.deleted_column in self.system_columns:
-            raise ValueError(
-                f"`deleted_column`: {self.database} has a column {self.deleted_column} in every table; choose another"
-            )
-        if self.deleted_column in (self.commit_ts_column, self.place_column):
-            raise ValueError("`deleted_column` must differ from `commit_ts_column` and `place_column`")
         return self

@@ -178,7 +178,9 @@ class LakeSession(Session):
         (row,) = self.sql.run(f"SELECT max({quoted(column)}) AS newest FROM {self._format.name_of(target)}")
         return row["newest"] or 0
 
-    def version_of(self, target: Relation, column: str, key: Mapping[str, object]) -> int | None:
+    def version_of(
+        self, target: Relation, column: str, key: Mapping[str, object], deleted_column: str | None = None
+    ) -> tuple[int, bool] | None:
         """Never asked: one row is no reason to start Spark (``LakeMirror.find_row``)."""
         raise PermanentError(f"{target}: a lake's rows are not looked up one by one")
 

@@ -50,7 +50,10 @@ def obstacles(load: Load, plan: TablePlan, observed: Observed) -> list[str]:
     if not load.index.is_base or is_repeated(load, observed.state):
         return []
     from_ts = load.index.window.from_ts
-    forget = f"drop the table, run `ticdc-replay mirror forget <pipeline> {plan.source}`, and seed again"
+    forget = (
+        f"drop the table, run `ticdc-replay mirror forget <pipeline> {plan.source}`, and seed again; in a database, `mirror seed "
+        "--only-base` and `mirror rebuild` do that beside the old one"
+    )
     if observed.found is not None and observed.found.is_table and not observed.empty:
         return [
             f"target table {plan.target} holds rows, and a base fills empty mirrors only. Leave {plan.source} out (--table); or, "

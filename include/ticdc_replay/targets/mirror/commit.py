@@ -1,9 +1,10 @@
 """Applies staged rows to a mirror table, in one transaction.
 
 Versions of one row are ordered by (commitTs, delete < put). A key is either in the mirror, with the commitTs of its
-row, or in the tombstone table, with the commitTs of its delete: so an older version always meets the newer one. A
-version of equal commitTs overwrites, so a reload repairs. If not all rows carry a commitTs, their place in Kafka
-replaces it: it orders rows of one partition, and a row found in another partition stops the load.
+row, or in the tombstone table, with the commitTs of its delete: so an older version always meets the newer one. With
+``deletes: soft`` a deleted row stays in the mirror, marked, with the commitTs of its delete, and there are no tombstones. A
+version of equal commitTs overwrites, so a reload repairs. If not all rows carry a commitTs, their place in Kafka replaces it:
+it orders rows of one partition, and a row found in another partition stops the load.
 """
 
 from functools import partial
@@ -11,6 +12,7 @@ from functools import partial
 import msgspec
 
 from ticdc_replay.domain.errors import PolicyStopError, TransientError
+from ticdc_replay.domain.tables import folded
 from ticdc_replay.targets.base import Load, TableReport, TargetColumn
 from ticdc_replay.targets.mirror import base, dropped_databases, emptying, marks
 from ticdc_replay.targets.mirror.marks import Marks
@@ -59,6 +61,7 @@ def _apply(
     state = observed.state
     if state is not None:
         differences.refuse_others(plan.target, state, index.pipeline, config.same_upstream_as)
+        differences.refuse_other_deletes(plan.target, plan.source, state, plan.deleted_column)
         if base.floor_before(load, state).rows > max(plan.floor_ts, index.window.from_ts):
             raise TransientError(f"the floor of {plan.target} was raised while this load staged its rows; try again")
     else:
@@ -67,6 +70,10 @@ def _apply(
         raise TransientError(
             f"columns of {plan.target} were dropped or renamed while this load staged its rows; try again"
         )
+    if state is not None and any(
+        folded(name) in plan.kept and known.commit_ts > plan.kept[folded(name)] for name, known in state.columns.items()
+    ):
+        raise TransientError(f"a column of {plan.target} was added while this load staged its rows; try again")
     differences.refuse_lost(plan, observed)
     base.refuse(load, plan, observed)
     base.refuse_repeats(load, plan, staged)
@@ -104,6 +111,8 @@ def _apply(
             floor_ts=floor.rows,
             form_floor_ts=floor.form,
         )
+        if plan.deleted_column is not None:
+            ledger.note_deleted_column(plan.target, plan.deleted_column)
     if index.is_base:
         ledger.note_base(plan.target, index.run_hash)
     for move in moves:
@@ -123,7 +132,8 @@ def _apply(
     found = session.find_table(plan.target)
     merged = Merged(staged)
     if staged.stages and found is not None:
-        session.fit_tombstones(plan, found)
+        if plan.deleted_column is None:
+            session.fit_tombstones(plan, found)
         newest_ts = state.newest_ts if state is not None else 0
         in_order = plan.order == "commit_ts" and staged.first_ts > newest_ts and not load.reload
         merged, gone = session.merge(load, plan, staged, found, in_order=in_order, observed=observed)

@@ -92,6 +92,8 @@ def _floors(
 def _places(config: MirrorSection, dialect: Dialect, table: TableName) -> MirrorPlaces:
     target = target_of(config, dialect, table)
     places = [target.schema, ""] if dialect.fit(table.schema) == target.schema else [target.schema]
+    if place_of(config, dialect) not in places:  # a pattern, under which loads note their drops
+        places.append(place_of(config, dialect))
     return MirrorPlaces(str(target), places, [folded(table.schema), ""])
 
 

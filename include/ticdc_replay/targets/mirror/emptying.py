@@ -6,10 +6,12 @@ from ticdc_replay.domain.tso import describe
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import (
     ChangeType,
+    ColumnMove,
     MirrorStep,
     Observed,
     RemoveColumn,
     TableState,
+    events_above,
 )
 from ticdc_replay.targets.mirror.session import Session
 
@@ -54,7 +56,7 @@ def _after_raising(plan: TablePlan, state: TableState | None) -> TableState | No
         added_columns={name: each for name, each in state.added_columns.items() if each.commit_ts >= plan.floor_ts},
         columns={name: each for name, each in state.columns.items() if each.commit_ts >= plan.form_floor_ts},
         whole_ts=state.whole_ts if state.whole_ts >= plan.form_floor_ts else 0,
-        events=tuple(event for event in state.events if event.commit_ts >= plan.form_floor_ts),
+        events=events_above(state.events, plan.form_floor_ts),
     )
 
 
@@ -68,6 +70,9 @@ def empty(session: Session, plan: TablePlan, observed: Observed) -> list[str]:
     left_empty = _is_left_empty(session, plan)
     if _is_dropped(plan, observed, left_empty):
         session.drop_mirror(plan)
+        for event in observed.state.events if observed.state is not None else ():
+            if event.keeps:  # another table may take the name
+                session.ledger.note_column_event(plan.target, ColumnMove(event.dropped, None, None))
         return [f"DROP TABLE {plan.target}"]
     session.clear_tombstones(plan.target, plan.tombstones, plan.version_column, plan.floor_ts)
     if left_empty:

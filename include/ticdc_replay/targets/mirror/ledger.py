@@ -68,6 +68,10 @@ class Ledger(ABC):
         is applied, and no DDL below *form_floor_ts*."""
 
     @abstractmethod
+    def note_deleted_column(self, target: Relation, column: str) -> None:
+        """Note that deleted rows of *target*, which was just added, stay in it, marked in *column*."""
+
+    @abstractmethod
     def raise_floor(self, target: Relation, floor_ts: int, form_floor_ts: int) -> None:
         """Apply no row below *floor_ts* to *target* any more, and no DDL below *form_floor_ts*. Higher floors stay.
 

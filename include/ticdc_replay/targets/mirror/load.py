@@ -139,8 +139,8 @@ class DatabaseMirror(KeptMirror[Config]):
         if state is None:
             dropped_ts = dropped_databases.floor_of(session, load, self.config, self.dialect, table)
         floor = Floor(max(floor.rows, dropped_ts), max(floor.form, dropped_ts))
-        events = state.events if state is not None else ()
-        plan = plan_table(load, self.config, self.dialect, table, floor, events)
+        events, columns = (state.events, state.columns) if state is not None else ((), {})
+        plan = plan_table(load, self.config, self.dialect, table, floor, events, columns)
         return msgspec.structs.replace(plan, dropped_ts=dropped_ts)
 
     def _ended_ts(self, session: Session, load: Load, spellings: Iterable[TableName]) -> int:

@@ -12,7 +12,7 @@ from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.generations import Mark, refuse_superseded, wants_any
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
-from ticdc_replay.targets.mirror.planning.section import MirrorSection
+from ticdc_replay.targets.mirror.planning.section import MirrorSection, filled
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.session import Session
 
@@ -25,7 +25,7 @@ class _Placed(NamedTuple):
 
     def reaches(self, plan: TablePlan) -> bool:
         """Whether the load that left the mark would write to the mirror of *plan*, had it rows of that."""
-        return (self.schema or plan.dialect.fit(plan.source.schema)) == plan.target.schema
+        return plan.dialect.fit(filled(self.schema or "{schema}", plan.source)) == plan.target.schema
 
 
 Marks = frozenset[_Placed]
@@ -44,7 +44,8 @@ def leave(session: Session, load: Load, config: MirrorSection, dialect: Dialect,
 
 
 def place_of(config: MirrorSection, dialect: Dialect) -> str:
-    """The schema of the mirrors that a load with *config* writes to; empty for that of each upstream's table."""
+    """The schema of the mirrors that a load with *config* writes to, a pattern or a name; empty for that of each upstream's
+    table."""
     return "" if config.db_schema is None else dialect.fit(config.db_schema)
 
 

@@ -86,9 +86,11 @@ class Session(ABC):
         """The largest value of *column*; 0 where there is no row."""
 
     @abstractmethod
-    def version_of(self, target: Relation, column: str, key: Mapping[str, object]) -> int | None:
-        """The value of *column* in the row with *key*; None where there is no such row. *key* has all columns of the primary
-        key, with values of Python as ``Dialect.staged_cells`` gives them."""
+    def version_of(
+        self, target: Relation, column: str, key: Mapping[str, object], deleted_column: str | None = None
+    ) -> tuple[int, bool] | None:
+        """The value of *column* in the row with *key*, and whether *deleted_column* marks it as deleted; None where there is no
+        such row. *key* has all columns of the primary key, with values of Python as ``Dialect.staged_cells`` gives them."""
 
     @abstractmethod
     def delete_below(self, target: Relation, column: str, version: int) -> int:
@@ -166,7 +168,8 @@ class Session(ABC):
         Returns what was done, and what had to go for it, as ``change`` does.
 
         A key is either in the mirror, with the version of its row, or in the tombstones, with the version of its
-        delete. A staged version below the floor, or older than either, changes nothing; an equal version replaces if it
+        delete. If the plan has a ``deleted_column``, deleted rows stay in the mirror, marked, and there are no tombstones. A
+        staged version below the floor, or older than either, changes nothing; an equal version replaces if it
         is a put, not if it is a delete. Secondary unique values may move between rows. *in_order*: all are newer than
         any that was applied; *observed*: the mirror before.
 

@@ -3,14 +3,15 @@ was loaded into them. Statements name the ledger's schema ``{schema}``. Writers 
 so that rows are looked up before they are put."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, LiteralString
 
 import msgspec
 
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
-from ticdc_replay.targets.base import HeldTable, Load, StoppedLoad, TableReport
+from ticdc_replay.targets.base import AppliedRun, HeldTable, Load, StoppedLoad, TableReport
+from ticdc_replay.targets.generations import Mark, wants_any
 from ticdc_replay.targets.mirror.ledger import Ledger
 from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
 from ticdc_replay.targets.mirror.planning.tables import (
@@ -24,11 +25,18 @@ from ticdc_replay.targets.mirror.planning.tables import (
 
 _OF_TARGET: LiteralString = "WHERE (target_schema, target_table) = (%s, %s)"
 _OF_RUN: LiteralString = _OF_TARGET + " AND (from_ts, to_ts, run_hash) = (%s, %s, %s)"
-_TABLES_OF_TARGETS: tuple[LiteralString, ...] = ("tables", "columns", "added_columns", "column_events", "ledger")
+_TABLES_OF_TARGETS: tuple[LiteralString, ...] = (
+    "tables",
+    "columns",
+    "added_columns",
+    "column_events",
+    "soft_deletes",
+    "ledger",
+)
 
 
 class SqlLedger(Ledger):
-    """The tables ``tables``, ``columns``, ``added_columns``, ``column_events`` and ``ledger``."""
+    """The tables ``tables``, ``columns``, ``added_columns``, ``column_events``, ``soft_deletes`` and ``ledger``."""
 
     report_text: ClassVar[LiteralString]
     """The report of a row of ``ledger`` as text."""
@@ -51,8 +59,9 @@ class SqlLedger(Ledger):
         place = [target.schema, target.table]
         row = self._first(
             "SELECT source_schema, source_table, pipeline, floor_ts, newest_ts, schema_ts, tombstones, topic_id, "
-            "whole_ts, CASE WHEN floor_ts = truncated_to THEN form_floor_ts ELSE floor_ts END FROM {schema}.tables "
-            + _OF_TARGET,
+            "whole_ts, CASE WHEN floor_ts = truncated_to THEN form_floor_ts ELSE floor_ts END, "
+            "(SELECT s.deleted_column FROM {schema}.soft_deletes s WHERE s.target_schema = t.target_schema "
+            "AND s.target_table = t.target_table) FROM {schema}.tables t " + _OF_TARGET,
             place,
         )
         if row is None:
@@ -69,7 +78,19 @@ class SqlLedger(Ledger):
         events = tuple(ColumnEvent(*event) for event in found)
         form = self._form(target)
         return TableState(
-            source, row[2], row[3], row[4], row[5], tombstones, row[7], columns, form, row[8], row[9], events
+            source,
+            row[2],
+            row[3],
+            row[4],
+            row[5],
+            tombstones,
+            row[7],
+            columns,
+            form,
+            row[8],
+            row[9],
+            events,
+            deleted_column=row[10],
         )
 
     def mirrors(self) -> list[tuple[TableName, Relation, str]]:
@@ -100,6 +121,12 @@ class SqlLedger(Ledger):
             ],
         )
 
+    def note_deleted_column(self, target: Relation, column: str) -> None:
+        self._execute(
+            "INSERT INTO {schema}.soft_deletes (target_schema, target_table, deleted_column) VALUES (%s, %s, %s)",
+            [target.schema, target.table, column],
+        )
+
     def raise_floor(self, target: Relation, floor_ts: int, form_floor_ts: int) -> None:
         place = [target.schema, target.table]
         # In one statement, since people may raise floor_ts at any time; in an order in which the new values may count at once.
@@ -112,7 +139,13 @@ class SqlLedger(Ledger):
         )
         too_old: LiteralString = " AND commit_ts < %s"
         self._execute("DELETE FROM {schema}.columns " + _OF_TARGET + too_old, [*place, form_floor_ts])
-        self._execute("DELETE FROM {schema}.column_events " + _OF_TARGET + too_old, [*place, form_floor_ts])
+        self._execute(
+            "DELETE FROM {schema}.column_events "
+            + _OF_TARGET
+            + too_old
+            + " AND (new_name IS NULL OR new_name <> column_name)",
+            [*place, form_floor_ts],
+        )  # as ``events_above`` does
         state = self.state_of(target)
         for name in state.forgotten_by(floor_ts) if state is not None else ():
             self._execute("DELETE FROM {schema}.added_columns " + _OF_TARGET + " AND column_name = %s", [*place, name])
@@ -182,6 +215,10 @@ class SqlLedger(Ledger):
                 added = after.added_columns[name]
                 self.note_added_column(target, name, added.commit_ts, added.fill)
         self._execute(
+            "DELETE FROM {schema}.column_events " + _OF_TARGET + " AND commit_ts = %s AND column_name = %s",
+            [*place, event.commit_ts, event.name],
+        )
+        self._execute(
             "INSERT INTO {schema}.column_events "
             "(target_schema, target_table, commit_ts, number, column_name, new_name, since) VALUES (%s, %s, %s, %s, %s, %s, %s)",
             [*place, event.commit_ts, event.number, event.name, event.to, event.since],
@@ -220,6 +257,42 @@ class SqlLedger(Ledger):
             sorted(HeldTable(run, msgspec.json.decode(report, type=TableReport).table) for run, report in rows)
         )
 
+    def runs_of(self, target: Relation, window: Window) -> dict[str, str | None]:
+        """The runs that have loaded *window* into the history *target*, each with the run whose quarantine it re-drives."""
+        rows = self._execute(
+            "SELECT run_hash, "
+            + self.report_text
+            + " FROM {schema}.ledger "
+            + _OF_TARGET
+            + " AND (from_ts, to_ts) = (%s, %s) ORDER BY run_hash",
+            [target.schema, target.table, window.from_ts, window.to_ts],
+        )
+        return {run: msgspec.json.decode(report, type=TableReport).redrives for run, report in rows}
+
+    def end_runs(self, load: Load, target: Relation, runs: Collection[str]) -> None:
+        """Let the slice of the load's window in the history *target* be of none of *runs* any more."""
+        window = load.index.window
+        for run in runs:
+            own = [target.schema, target.table, window.from_ts, window.to_ts, run]
+            self._execute("DELETE FROM {schema}.ledger " + _OF_RUN, own)
+
+    def left_by_loads(
+        self, load: Load, histories: Mapping[TableName, Relation], began: Sequence[Mark]
+    ) -> set[TableName]:
+        """Those of *histories*, by table of the upstream, that loads of the window of *load* are noted for, or that one of
+        *began* may be committing."""
+        index = load.index
+        rows = self._execute(
+            "SELECT DISTINCT target_schema, target_table FROM {schema}.ledger WHERE (from_ts, to_ts, pipeline) = (%s, %s, %s)",
+            [index.window.from_ts, index.window.to_ts, index.pipeline],
+        )
+        found = {Relation(*row) for row in rows}
+        return {
+            table
+            for table, target in histories.items()
+            if target in found or any(wants_any(mark, [table]) for mark in began)
+        }
+
     def note_done(self, load: Load, target: Relation, report: TableReport) -> None:
         index, window = load.index, load.index.window
         known = self.report_of(target, window, index.run_hash)
@@ -233,6 +306,67 @@ class SqlLedger(Ledger):
             "VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
             [*own, index.pipeline, load.attempt, msgspec.json.encode(report).decode()],
         )
+
+    def applied_runs(self, target: Relation) -> list[AppliedRun]:
+        """The runs that were applied to *target*, also those whose loads were stopped, in order of their windows."""
+        rows = self._execute(
+            "SELECT from_ts, to_ts, run_hash, "
+            + self.report_text
+            + " FROM {schema}.ledger "
+            + _OF_TARGET
+            + " ORDER BY from_ts, to_ts, run_hash",
+            [target.schema, target.table],
+        )
+        return [
+            AppliedRun(
+                window=Window(from_ts, to_ts),
+                run_hash=run_hash,
+                report=msgspec.json.decode(report, type=TableReport),
+            )
+            for from_ts, to_ts, run_hash, report in rows
+        ]
+
+    def replace(self, old: Relation, new: Relation, tombstones: Relation) -> None:
+        """Let all that is written down of *new* be about *old*, whose tombstones are then *tombstones*. Of *old* only runs stay
+        that *new* does not know."""
+        both = [old.schema, old.table]
+        place = [new.schema, new.table]
+        for run in self.applied_runs(new):
+            own = [run.window.from_ts, run.window.to_ts, run.run_hash]
+            self._execute("DELETE FROM {schema}.ledger " + _OF_RUN, [*both, *own])
+            report = msgspec.structs.replace(run.report, destination=str(old))
+            self._execute(
+                "UPDATE {schema}.ledger SET target_schema = %s, target_table = %s, report = %s " + _OF_RUN,
+                [*both, msgspec.json.encode(report).decode(), *place, *own],
+            )
+        for table in _TABLES_OF_TARGETS:
+            if table != "ledger":
+                self._execute("DELETE FROM {schema}." + table + " " + _OF_TARGET, both)
+                self._execute(
+                    "UPDATE {schema}." + table + " SET target_schema = %s, target_table = %s " + _OF_TARGET,
+                    [*both, *place],
+                )
+        self._execute("UPDATE {schema}.tables SET tombstones = %s " + _OF_TARGET, [tombstones.table, *both])
+
+    def replace_marks(self, old: str, new: str) -> None:
+        """Let the marks of loads in the place *new* be about the place *old* (``marks.place_of``); of two the newer one stays."""
+        key: LiteralString = " WHERE (mirror_schema, pipeline, from_ts, to_ts, selection_hash) = (%s, %s, %s, %s, %s)"
+        rows = list(
+            self._execute(
+                "SELECT pipeline, from_ts, to_ts, selection_hash, generation FROM {schema}.generations "
+                "WHERE mirror_schema = %s",
+                [new],
+            )
+        )
+        for *own, generation in rows:
+            self._execute("DELETE FROM {schema}.generations" + key + " AND generation <= %s", [old, *own, generation])
+            if self._first("SELECT generation FROM {schema}.generations" + key, [old, *own]) is None:
+                self._execute("UPDATE {schema}.generations SET mirror_schema = %s" + key, [old, new, *own])
+
+    def forget_place(self, place: str) -> None:
+        """Forget the marks of loads in *place* (``marks.place_of``), and the databases that they dropped."""
+        for table in ("generations", "dropped_databases"):
+            self._execute("DELETE FROM {schema}." + table + " WHERE mirror_schema = %s", [place])
 
     def _first(self, query: LiteralString, parameters: Sequence[object]) -> Any:
         """The first row of *query*, or None."""

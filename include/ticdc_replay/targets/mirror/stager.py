@@ -12,7 +12,7 @@ from ticdc_replay.domain.progress import report_done
 from ticdc_replay.targets.files import file_errors
 from ticdc_replay.targets.last_versions import LastVersions, winning_rows
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
-from ticdc_replay.targets.mirror.planning.staged_rows import StagePiece, columns_to_read, stage_rows
+from ticdc_replay.targets.mirror.planning.staged_rows import StagePiece, columns_to_read, stage_rows, stage_schema
 from ticdc_replay.targets.mirror.staging import StagedPiece, StageTask
 from ticdc_replay.targets.refused_rows import Refused, ValueQuarantine, describe
 
@@ -26,6 +26,7 @@ class Stager:
     def __init__(self, task: StageTask, dialect: Dialect, *, check_json: bool = False) -> None:
         self._dialect = dialect
         self._check_json = check_json
+        self._whole = task.whole
         self._filesystem, self._root = task.artifacts.open().arrow_filesystem()
         self._last_versions = LastVersions(self._filesystem, self._root)
         name = task.quarantine
@@ -46,6 +47,14 @@ class Stager:
         """Write the quarantine; its name below the artefacts, None where no row was set aside."""
         return self._quarantine.close() if self._quarantine is not None else None
 
+    def layout(self, piece: StagePiece) -> pa.Schema:
+        """The layout of what ``batches`` gives."""
+        return stage_schema(piece, self._dialect)
+
+    def looked_up(self, piece: StagePiece) -> list[str]:
+        """The columns that statements find staged rows by."""
+        return [column.staged for column in piece.columns if column.is_key]
+
     def batches(self, piece: StagePiece, place: Place | None = None) -> Iterator[pa.RecordBatch]:
         """The last versions of *piece* in the layout of ``stage_schema``; where *place* is given, what it has placed.
 
@@ -63,8 +72,9 @@ class Stager:
         if len(positions) == 0:
             return
         with pq.ParquetFile(f"{self._root}/{name}", filesystem=self._filesystem) as file:
-            for batch in winning_rows(file, positions, batch_rows(file.metadata), columns_to_read(piece)):
-                rows, refused = stage_rows(batch, piece, self._dialect, self._check_json)
+            columns = columns_to_read(piece, whole=self._whole)
+            for batch in winning_rows(file, positions, batch_rows(file.metadata), columns):
+                rows, refused = stage_rows(batch, piece, self._dialect, self._check_json, whole=self._whole)
                 wide = [] if place is None else place(rows)
                 if wide:
                     out = {entry.position for entry in refused}

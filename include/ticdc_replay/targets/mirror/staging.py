@@ -29,6 +29,8 @@ class StageTask(msgspec.Struct, frozen=True, kw_only=True):
     quarantine: str | None
     """Name, below the artefacts, of the file for rows that the target can't hold; None where such a row stops the load."""
     pieces: tuple[StagePiece, ...]
+    whole: bool = False
+    """Whether a delete is staged with all that its event has of the row."""
 
     @property
     def size(self) -> int:
@@ -95,6 +97,7 @@ def stage_tasks(load: Load, destination: object, tables: Sequence[Table], writer
             artifacts=load.artifacts,
             quarantine=f"{load.folder}/quarantine/{number:03d}.parquet" if load.quarantine_values else None,
             pieces=_pieces(load, tables, share, number),
+            whole=any(plan.deleted_column is not None for plan, _ in tables),
         )
         for number, share in enumerate(shares)
         if share

@@ -42,6 +42,7 @@ def begin(
         observed = session.observe(plan.target)
         if observed.state is not None:
             differences.refuse_others(plan.target, observed.state, load.index.pipeline, same_upstream)
+            differences.refuse_other_deletes(plan.target, plan.source, observed.state, plan.deleted_column)
         differences.refuse_lost(plan, observed)
         report = None
         if not load.reload:
@@ -109,7 +110,7 @@ def _what_to_do(load: Load) -> str:
         "Load a window that ends at the first commitTs named here.",
         f"Load what is missing before that commitTs, also out of quarantine: {_BELOW_FLOOR}",
         "Load a window from that commitTs to that TSO + 1. It loads the rows of exactly this commitTs, then stops.",
-        "Do to each mirror table what its line says.",
+        _FOLLOW,
         f"Raise each mirror's floor to that TSO + 1: {_RAISE_FLOOR}",
         "Run this load again.",
     )
@@ -119,6 +120,10 @@ def _numbered(*steps: str) -> str:
     return "".join(f"\n{number}. {step}" for number, step in enumerate(steps, 1))
 
 
+_FOLLOW = (
+    "Do to each mirror table what its line says. In a database, `ticdc-replay mirror follow <pipeline> <table>` does this and "
+    "the next step, where the upstream is not needed."
+)
 _BELOW_FLOOR = "rows from before it are not applied once the floor is raised."
 _RAISE_FLOOR = "ticdc-replay mirror floor <pipeline> <table> --at <TSO>"
 
@@ -140,7 +145,7 @@ def stop_at_the_end(load: Load, plans: Sequence[TablePlan], reports: Mapping[Tab
             + "".join(aside)
             + _numbered(
                 f"Load what is missing before the window's end, also out of quarantine: {_BELOW_FLOOR}",
-                "Do to each mirror table what its line says.",
+                _FOLLOW,
                 f"Raise each mirror's floor to {load.index.window.to_ts}, the window's end: {_RAISE_FLOOR}",
                 "Run this load again.",
             )

@@ -17,7 +17,7 @@ from ticdc_replay.targets.mirror import dropped_databases
 from ticdc_replay.targets.mirror.planning import differences
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
 from ticdc_replay.targets.mirror.planning.section import MirrorSection
-from ticdc_replay.targets.mirror.planning.table_plan import target_of, tombstones_of
+from ticdc_replay.targets.mirror.planning.table_plan import deleted_column_of, target_of, tombstones_of
 from ticdc_replay.targets.mirror.planning.tables import FoundTable, Relation
 from ticdc_replay.targets.mirror.session import Session
 
@@ -42,6 +42,13 @@ class KeptMirror(Mirror[Config]):
             state = session.ledger.state_of(target)
         return state.floor_ts if state is not None else 0
 
+    def holds(self, pipeline: str, table: TableName) -> bool:
+        target = self._target(table)
+        with self.session(f"look up the rows of {target}") as session:
+            state, found = session.ledger.state_of(target), session.find_table(target)
+            # All rows may be below a floor that was raised.
+            return state is not None and found is not None and found.is_table and not session.is_empty(target)
+
     def stopped_loads(self, pipeline: str, table: TableName) -> tuple[StoppedLoad, ...]:
         target = self._target(table)
         with self.session(f"look up the loads of {target}") as session:
@@ -65,6 +72,9 @@ class KeptMirror(Mirror[Config]):
                     floor_ts=max(floor_ts, dropped_ts),
                     form_floor_ts=max(floor_ts, dropped_ts),
                 )
+                deleted_column = deleted_column_of(self.config, self.dialect)
+                if deleted_column is not None:
+                    session.ledger.note_deleted_column(target, deleted_column)
             else:
                 differences.refuse_others(target, state, pipeline, self.config.same_upstream_as)
                 session.ledger.raise_floor(target, floor_ts, floor_ts)
@@ -93,22 +103,31 @@ class KeptMirror(Mirror[Config]):
             by_place = found.column(commit_ts) is None
             column = self.dialect.fit(self.config.place_column) if by_place else commit_ts
             row = msgspec.structs.replace(row, order="place" if by_place else "commit_ts")
-            version = self._version_in(session, target, found, column, names)
-            if version is not None or state is None:
-                return msgspec.structs.replace(row, version=version)
+            marker = state.deleted_column if state is not None else None
+            held = self._version_in(session, target, found, column, names, marker)
+            if held is not None or state is None:
+                version, is_deleted = held or (None, False)
+                return msgspec.structs.replace(row, version=version, is_deleted=is_deleted)
             tombstones = session.find_table(state.tombstones)
             if tombstones is None:
                 return row
-            version = self._version_in(session, state.tombstones, tombstones, column, names)
-        return msgspec.structs.replace(row, version=version, is_deleted=version is not None)
+            held = self._version_in(session, state.tombstones, tombstones, column, names)
+        return row if held is None else msgspec.structs.replace(row, version=held[0], is_deleted=True)
 
     def _version_in(
-        self, session: Session, relation: Relation, found: FoundTable, column: str, key: Mapping[str, WrittenCell]
-    ) -> int | None:
-        """*column* of the row with *key* in *relation*, which is *found*; None if there is no such row."""
+        self,
+        session: Session,
+        relation: Relation,
+        found: FoundTable,
+        column: str,
+        key: Mapping[str, WrittenCell],
+        deleted_column: str | None = None,
+    ) -> tuple[int, bool] | None:
+        """*column* of the row with *key* in *relation*, which is *found*, and whether *deleted_column* marks it as deleted;
+        None if there is no such row."""
         types = {each.name: each.type for each in found.columns}
-        values = {name: _value(cell, types[name], self.dialect) for name, cell in key.items()}
-        return None if None in values.values() else session.version_of(relation, column, values)
+        values = {name: value_in(cell, types[name], self.dialect) for name, cell in key.items()}
+        return None if None in values.values() else session.version_of(relation, column, values, deleted_column)
 
     def require_gone(self, pipeline: str, table: TableName) -> None:
         target = self._target(table)
@@ -145,7 +164,7 @@ class KeptMirror(Mirror[Config]):
         return target
 
 
-def _value(cell: WrittenCell, type_name: str, dialect: Dialect) -> object | None:
+def value_in(cell: WrittenCell, type_name: str, dialect: Dialect) -> object | None:
     """*cell* as a column of *type_name* has it; None if the column can't hold it, so that no row has it."""
     if cell.exact is not None or any(
         pc.any(check(cell.array)).as_py() for check, _ in dialect.checks_of(type_name, cell.array.type)

@@ -97,19 +97,24 @@ class MysqlMirrorSide(MySqlSide, MirrorSide):
         types = {column.name: column.type for column in table.found.columns}
         compared = [_compared(column, types[column.mirror]) for column in columns]
         doing = f"compare {table.relation}"
-        super().__init__(partial(session.query, doing), _named(table.relation), compared, key)
+        marker = table.state.deleted_column
+        conditions = () if marker is None else (f"NOT {quoted(marker)}",)
+        super().__init__(partial(session.query, doing), _named(table.relation), compared, key, conditions)
         self._version = quoted(table.version_column)
-        self._tombstones = _named(table.state.tombstones)
+        self._deletes: tuple[TableName, tuple[str, ...]] = _named(table.state.tombstones), ()
+        if marker is not None:
+            self._deletes = _named(table.relation), (quoted(marker),)
 
     def rows(self, part: Range) -> list[FoundRow]:
         return [FoundRow(key, md5, int(version)) for key, md5, version in self.rows_with(part, self._version)]
 
     def deleted(self, keys: Sequence[Key]) -> dict[Key, int]:
-        place = (self._tombstones.schema, self._tombstones.table)
+        table, conditions = self._deletes
+        place = (table.schema, table.table)
         exists = "SELECT 1 FROM information_schema.tables WHERE (table_schema, table_name) = (%s, %s)"
         if not keys or not self.query(Statement(exists, place)):
             return {}
-        return {key: int(version) for key, version in self.keys_with(keys, self._version, self._tombstones)}
+        return {key: int(version) for key, version in self.keys_with(keys, self._version, table, conditions)}
 
 
 def _compared(column: ComparedColumn, type_name: str) -> MySqlColumn:

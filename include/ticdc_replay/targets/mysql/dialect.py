@@ -76,6 +76,7 @@ DIALECT = Dialect(
     staged_arrow_type=staged_arrow_type,
     staged_cells=staged_cells,
     takes_exact=takes_exact,
+    boolean="tinyint",
 )
 FOLDING_DIALECT = msgspec.structs.replace(DIALECT, fit=fit_folded)
 """For a server that takes table names that differ in letter case as equal."""

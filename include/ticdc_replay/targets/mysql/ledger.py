@@ -6,6 +6,7 @@ from typing import ClassVar, LiteralString
 import msgspec
 
 from ticdc_replay.targets.mirror.begun_changes import BegunChange
+from ticdc_replay.targets.mirror.beside import Swap
 from ticdc_replay.targets.mirror.planning.tables import ColumnMove, Relation, TableState
 from ticdc_replay.targets.mirror.sql_ledger import SqlLedger
 from ticdc_replay.targets.mysql.begun import BegunLoads
@@ -78,6 +79,29 @@ class MysqlLedger(BegunLoads, SqlLedger):
     def end_change(self, target: Relation, change: BegunChange) -> None:
         """Note that *change* is done."""
         self._execute("DELETE FROM {schema}.begun_changes " + _OF_CHANGE, [*_place(target), *_key(change)])
+
+    def begin_swap(self, swap: Swap) -> None:
+        """Note that *swap* is decided, and may be done or not."""
+        content = msgspec.json.encode(swap).decode()
+        self._execute("INSERT INTO {schema}.swaps VALUES (%s, %s, %s)", [*_place(swap.old), content])
+
+    def begun_swap(self, target: Relation) -> Swap | None:
+        """The swap of *target* that is decided and may not be done; None if there is none."""
+        row = self._first("SELECT content FROM {schema}.swaps " + _OF_TARGET, _place(target))
+        return msgspec.json.decode(row[0], type=Swap) if row is not None else None
+
+    def end_swap(self, swap: Swap) -> None:
+        """Note that *swap* is done."""
+        self._execute("DELETE FROM {schema}.swaps " + _OF_TARGET, _place(swap.old))
+
+    def replace(self, old: Relation, new: Relation, tombstones: Relation) -> None:
+        for table in ("begun_changes", "dropping"):
+            self._execute("DELETE FROM {schema}." + table + " " + _OF_TARGET, _place(old))
+            self._execute(
+                "UPDATE {schema}." + table + " SET target_schema = %s, target_table = %s " + _OF_TARGET,
+                [*_place(old), *_place(new)],
+            )
+        super().replace(old, new, tombstones)
 
     def forget(self, target: Relation, tombstones: Relation) -> None:
         for table in ("begun_changes", "dropping"):

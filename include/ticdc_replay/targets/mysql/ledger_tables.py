@@ -6,6 +6,7 @@ They are those of PostgreSQL (``targets.postgres.ledger_tables``), lists as JSON
   does not know yet;
 * ``base`` in ``tables``: the run of the base whose load has begun, as its rows come in a later commit than the floor;
 * ``dropping``: each mirror that is about to be dropped, and the floor that it has afterwards;
+* ``swaps``: each mirror whose place a rebuilt one is about to take (``beside.Swap``);
 * ``locks``: the row that a load locks which makes a mirror, or notes dropped databases.
 """
 
@@ -31,7 +32,9 @@ _TABLES = {
         new_name varchar(255), since bigint NOT NULL, PRIMARY KEY (target_schema, target_table, commit_ts, column_name)""",
     "begun_changes": f"""id bigint NOT NULL AUTO_INCREMENT PRIMARY KEY, {_TARGET} column_name {_NAME}, new_name {_NAME},
         adds boolean NOT NULL, commit_ts bigint NOT NULL, INDEX (target_schema, target_table)""",
+    "soft_deletes": f"{_TARGET} deleted_column {_NAME}, PRIMARY KEY (target_schema, target_table)",
     "dropping": f"{_TARGET} floor_ts bigint NOT NULL, PRIMARY KEY (target_schema, target_table)",
+    "swaps": f"{_TARGET} content longtext NOT NULL, PRIMARY KEY (target_schema, target_table)",
     "ledger": f"""{_TARGET} from_ts bigint NOT NULL, to_ts bigint NOT NULL, run_hash varchar(64) NOT NULL,
         pipeline varchar(191) NOT NULL, attempt varchar(64) NOT NULL, report longtext NOT NULL,
         applied_at timestamp(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),

@@ -4,7 +4,7 @@ A mirror has no unique key but its primary one, so puts replace rows by ON DUPLI
 of the time of a DELETE and an INSERT. Each key is staged once, so staging tables, and parts of one, are merged one by one.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ticdc_replay import mysql_protocol
@@ -12,8 +12,11 @@ from ticdc_replay.changelog.files.version_order import OFFSET_BITS
 from ticdc_replay.domain.errors import TargetMismatchError
 from ticdc_replay.mysql_protocol import identifier
 from ticdc_replay.targets.mirror import stops
+from ticdc_replay.targets.mirror.planning import differences
+from ticdc_replay.targets.mirror.planning.differences import KeptColumn
 from ticdc_replay.targets.mirror.planning.staged_rows import PUT, VERSION
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
+from ticdc_replay.targets.mirror.planning.tables import FoundTable, Observed
 from ticdc_replay.targets.mirror.session import Merged
 from ticdc_replay.targets.mirror.staging import Staged
 from ticdc_replay.targets.mysql.errors import NULL_IN_KEY, Errors
@@ -60,6 +63,14 @@ SELECT {staged_key}, f.{new} FROM {stage} AS f WHERE {part} AND NOT f.{put}
 AND NOT EXISTS (SELECT 1 FROM {target} AS t WHERE {same_row})
 ON DUPLICATE KEY UPDATE {tombstones}.{version} = GREATEST({tombstones}.{version}, VALUES({version}))
 """
+_INSERT_ALL = """
+INSERT INTO {target} ({names}, {version}) SELECT {staged}, f.{new} FROM {stage} AS f WHERE {part}
+"""
+_OLDER_VERSIONS = """
+SELECT coalesce(sum(f.{put}), 0), coalesce(sum(NOT f.{put}), 0) FROM {stage} AS f WHERE {part} AND EXISTS (
+    SELECT 1 FROM {target} AS t WHERE {same_row}
+    AND (t.{version} > f.{new} OR t.{version} = f.{new} AND NOT f.{put} AND NOT t.{deleted}))
+"""
 _MOVED = """
 SELECT (t.{version} - 1) >> {offset_bits}, (f.{new} - 1) >> {offset_bits}, {old_key}
 FROM {stage} AS f STRAIGHT_JOIN {old} AS t ON {same_row}
@@ -73,15 +84,16 @@ def merge(
     connection: MysqlConnection,
     plan: TablePlan,
     staged: Staged,
+    found: FoundTable,
     *,
     in_order: bool,
-    empty: bool,
+    observed: Observed,
     rows_per_commit: int | None,
     before_commit: Callable[[], None],
 ) -> Merged:
     """See ``Session.merge``. With *rows_per_commit* parts are committed one by one, after *before_commit*, all but the last:
     applied again, after an attempt that broke, they change nothing."""
-    parts = _Parts(connection, plan, staged, rows_per_commit)
+    parts = _Parts(connection, plan, staged, differences.kept_columns(plan, found, observed.state), rows_per_commit)
     if plan.order == "place":
         parts.refuse_moved()
     upserted = deleted = tombstones = 0
@@ -89,7 +101,7 @@ def merge(
         if number:
             before_commit()
             connection.commit()
-        counts = part.merge(in_order=in_order, empty=empty)
+        counts = part.merge(in_order=in_order, empty=observed.empty)
         upserted, deleted, tombstones = upserted + counts[0], deleted + counts[1], tombstones + counts[2]
     return Merged(staged, upserted, deleted, tombstones)
 
@@ -98,7 +110,12 @@ class _Parts:
     """The staged rows of one table, in parts."""
 
     def __init__(
-        self, connection: MysqlConnection, plan: TablePlan, staged: Staged, rows_per_commit: int | None
+        self,
+        connection: MysqlConnection,
+        plan: TablePlan,
+        staged: Staged,
+        kept: Sequence[KeptColumn],
+        rows_per_commit: int | None,
     ) -> None:
         self._connection = connection
         self._plan = plan
@@ -108,19 +125,33 @@ class _Parts:
         floor = plan.next_floor_ts if plan.order == "commit_ts" else 0
         self._above_floor = f"f.{VERSION} >= {floor}"
         target, version = sql_of(plan.target), identifier(plan.version_column)
-        names = [identifier(column.target) for column in plan.columns]
+        rows = {column.target: f"f.{column.staged}" for column in plan.columns}
+        for each in kept:
+            cell = rows.get(each.name, each.fill or "NULL")
+            rows[each.name] = f"CASE WHEN f.{VERSION} <= {each.until_ts} THEN {cell} END"
+        names = [identifier(name) for name in rows]
         is_newer = f"VALUES({version}) >= {target}.{version}"
+        cells = list(rows.values())
+        deleted = identifier(plan.deleted_column or "")
+        if plan.deleted_column is not None:  # the last before the version: what is newer is known by both
+            names.append(deleted)
+            cells.append(f"NOT f.{identifier(PUT)}")
+            is_newer = (
+                f"VALUES({version}) > {target}.{version} OR "
+                f"VALUES({version}) = {target}.{version} AND (NOT VALUES({deleted}) OR {target}.{deleted})"
+            )
         self._texts = {
             "target": target,
             "tombstones": sql_of(plan.tombstones),
             "version": version,
             "new": VERSION,
             "put": identifier(PUT),
+            "deleted": deleted,
             "offset_bits": str(OFFSET_BITS),
             "old_key": ", ".join(f"t.{identifier(column.target)}" for column in plan.key),
             "key_names": listed(column.target for column in plan.key),
             "names": ", ".join(names),
-            "staged": ", ".join(f"f.{column.staged}" for column in plan.columns),
+            "staged": ", ".join(cells),
             "staged_key": ", ".join(f"f.{column.staged}" for column in plan.key),
             "same_row": " AND ".join(f"t.{identifier(column.target)} = f.{column.staged}" for column in plan.key),
             "replaced": "".join(f"{target}.{name} = VALUES({name}), " for name in names),
@@ -143,7 +174,7 @@ class _Parts:
         """Raise TargetMismatchError where a row was in another partition before, so that its places don't order it."""
         plan = self._plan
         for stage in self._stages:
-            for old in ("target", "tombstones"):
+            for old in ("target", "tombstones") if plan.deleted_column is None else ("target",):
                 part = _Part(
                     self._connection,
                     {**self._texts, "stage": stage, "part": self._above_floor, "old": self._texts[old]},
@@ -159,7 +190,8 @@ class _Parts:
         return int(last)
 
     def _part(self, stage: str, condition: str) -> "_Part":
-        return _Part(self._connection, {**self._texts, "stage": stage, "part": condition})
+        kind = _Part if self._plan.deleted_column is None else _SoftPart
+        return kind(self._connection, {**self._texts, "stage": stage, "part": condition})
 
 
 class _Part:
@@ -188,8 +220,11 @@ class _Part:
         if not in_order:
             self._run(_INSERT + _UNLESS_DELETED_LATER + _REPLACE_OLDER)
             return
+        self._put_newer(_INSERT if empty else _INSERT + _REPLACE)
+
+    def _put_newer(self, statement: str) -> None:
         try:
-            self._run(_INSERT if empty else _INSERT + _REPLACE)
+            self._run(statement)
         except Errors as error:
             if mysql_protocol.code_and_text(error)[0] != NULL_IN_KEY:
                 raise
@@ -208,3 +243,16 @@ class _Part:
     def _run(self, statement: str) -> int:
         with self._connection.cursor() as cursor:
             return int(cursor.execute(statement.format(**self._texts)))
+
+
+class _SoftPart(_Part):
+    """The same where deleted rows stay: each is a version as any other, marked, and there are no tombstones."""
+
+    def merge(self, *, in_order: bool, empty: bool) -> tuple[int, int, int]:
+        rows, puts = (int(count) for count in self.first(_COUNTS))
+        if in_order:
+            self._put_newer(_INSERT_ALL if empty else _INSERT_ALL + _REPLACE)
+            return puts, 0, rows - puts
+        older_puts, older_deletes = (int(count) for count in self.first(_OLDER_VERSIONS))
+        self._run(_INSERT_ALL + _REPLACE_OLDER)
+        return puts - older_puts, 0, rows - puts - older_deletes

@@ -2,68 +2,32 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from functools import cached_property
 
-from ticdc_replay.domain.connections import Connection
-from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.mirror.beside import BesideMirror
 from ticdc_replay.targets.mirror.comparison import ComparableMirror, Comparisons
+from ticdc_replay.targets.mirror.followable import FollowableMirror
 from ticdc_replay.targets.mirror.load import DatabaseMirror
-from ticdc_replay.targets.mirror.planning.dialect import Dialect
-from ticdc_replay.targets.mirror.session import Session
 from ticdc_replay.targets.mirror.staging import StageResult, StageTask
-from ticdc_replay.targets.mysql import ledger_tables, staging
 from ticdc_replay.targets.mysql.comparison import MysqlComparisons
-from ticdc_replay.targets.mysql.dialect import DIALECT, FOLDING_DIALECT
-from ticdc_replay.targets.mysql.errors import translated
+from ticdc_replay.targets.mysql.database import MysqlDatabase
 from ticdc_replay.targets.mysql.section import MysqlTarget
-from ticdc_replay.targets.mysql.server import look
-from ticdc_replay.targets.mysql.session import MysqlSession
-from ticdc_replay.targets.mysql.settings import MysqlSettings
 from ticdc_replay.targets.mysql.stage import stage
 
 
-class MysqlMirror(DatabaseMirror[MysqlTarget], ComparableMirror[MysqlTarget]):
+class MysqlMirror(
+    MysqlDatabase,
+    DatabaseMirror[MysqlTarget],
+    FollowableMirror[MysqlTarget],
+    BesideMirror[MysqlTarget],
+    ComparableMirror[MysqlTarget],
+):
     """Loads changelogs into MySQL, TiDB or MariaDB."""
-
-    @cached_property
-    def dialect(self) -> Dialect:
-        """That of the server's names, which are asked for once."""
-        settings = self._settings
-        with translated("connect", settings.conn_id), closing(settings.connect()) as connection:
-            return FOLDING_DIALECT if look(connection).folds_names else DIALECT
-
-    @property
-    def destination(self) -> Connection:
-        return self.connections[self.config.connection]
-
-    @property
-    def writers(self) -> int:
-        return self.config.writers
-
-    @contextmanager
-    def session(self, doing: str) -> Iterator[Session]:
-        settings = self._settings
-        with translated(doing, settings.conn_id), closing(settings.connect()) as connection:
-            server = look(connection)
-            ledger_tables.create(connection, server)
-            yield MysqlSession(connection, server, settings.conn_id)
-            connection.commit()
-
-    @contextmanager
-    def attempt(self, load: Load) -> Iterator[Session]:
-        settings = self._settings
-        with staging.attempt(settings, load) as (connection, server):
-            yield MysqlSession(connection, server, settings.conn_id, self.config.rows_per_commit)
 
     @contextmanager
     def comparisons(self) -> Iterator[Comparisons]:
-        with closing(MysqlComparisons(self._settings)) as session:
+        with closing(MysqlComparisons(self.settings)) as session:
             yield session
 
     @property
     def stage(self) -> Callable[[StageTask], StageResult]:
         return stage
-
-    @property
-    def _settings(self) -> MysqlSettings:
-        return MysqlSettings(self.destination)

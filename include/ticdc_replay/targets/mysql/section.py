@@ -5,19 +5,15 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from ticdc_replay import mysql_protocol
-from ticdc_replay.config.target_rules import MIRROR, Rules
 from ticdc_replay.config.types import ConnectionId
-from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA, MirrorSection
+from ticdc_replay.targets.history.section import DatabaseSection
+from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
 
 
-class MysqlTarget(MirrorSection):
+class MysqlTarget(DatabaseSection):
     """A mirror of each table in MySQL, TiDB or MariaDB: the row's last version, guarded by its commitTs, or by its place in
-    Kafka for rows without one. A schema is a database of the server."""
+    Kafka for rows without one. Or its history: every version. A schema is a database of the server."""
 
-    is_mirror: ClassVar[bool] = True
-    can_be_compared: ClassVar[bool] = True
-    rules: ClassVar[Rules] = MIRROR
-    loader: ClassVar[str] = "ticdc_replay.targets.mysql.mirror:MysqlMirror"
     database: ClassVar[str] = "MySQL"
     reserved_schemas: ClassVar[str] = f"{LEDGER_SCHEMA} and the server's own schemas"
 
@@ -31,13 +27,9 @@ class MysqlTarget(MirrorSection):
     )
 
     @property
-    def place(self) -> str:
-        schema = "" if self.db_schema is None else f", schema {self.db_schema}"
-        return f"{self.type} {self.connection}{schema}"
-
-    @property
-    def description(self) -> str:
-        return f"{self.database} by connection {self.connection}"
+    def loader(self) -> str:
+        room = "ticdc_replay.targets.mysql"
+        return f"{room}.mirror:MysqlMirror" if self.is_mirror else f"{room}.history:MysqlHistory"
 
     @staticmethod
     def is_reserved_schema(name: str) -> bool:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from typing import ClassVar
 
 import msgspec
 
@@ -11,6 +12,8 @@ from ticdc_replay.domain.errors import CommitStateUnknownError, TargetMismatchEr
 from ticdc_replay.mysql_protocol import identifier
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.mirror.begun_changes import BegunChange, as_if_ended
+from ticdc_replay.targets.mirror.beside import Swap, SwappingSession
+from ticdc_replay.targets.mirror.following import FollowingSession
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import (
     ChangeType,
@@ -22,15 +25,24 @@ from ticdc_replay.targets.mirror.planning.tables import (
     RemoveColumn,
     RenameColumn,
 )
-from ticdc_replay.targets.mirror.session import Merged, Session
+from ticdc_replay.targets.mirror.session import Merged
 from ticdc_replay.targets.mirror.staging import Staged
 from ticdc_replay.targets.mysql import ledger_tables, locks, staging
+from ticdc_replay.targets.mysql import swap as tables_swap
 from ticdc_replay.targets.mysql.dialect import literal_of
 from ticdc_replay.targets.mysql.errors import Errors, is_lost, translate, translated
 from ticdc_replay.targets.mysql.ledger import MysqlLedger
 from ticdc_replay.targets.mysql.merge import merge
 from ticdc_replay.targets.mysql.server import MysqlConnection, Server
-from ticdc_replay.targets.mysql.tables import changed_type, find_table, indexes_on, is_long, sql_of, statement_of
+from ticdc_replay.targets.mysql.tables import (
+    changed_type,
+    find_table,
+    indexes_on,
+    is_long,
+    set_key_statement,
+    sql_of,
+    statement_of,
+)
 
 log = logging.getLogger(__name__)
 
@@ -40,19 +52,20 @@ _NO_ROOM = frozenset({1117, 1118, 1071, 1074})
 """Columns, bytes of a row, bytes of a key: more than a table may have."""
 
 
-class MysqlSession(Session):
+class MysqlSession(FollowingSession, SwappingSession):
     """Statements on *connection* to *server*, which errors call *conn_id*."""
 
     ledger: MysqlLedger
+    in_one_transaction: ClassVar[bool] = False
 
     def __init__(
         self, connection: MysqlConnection, server: Server, conn_id: str, rows_per_commit: int | None = None
     ) -> None:
         self.ledger = MysqlLedger(connection)
-        self._connection = connection
-        self._server = server
+        self.connection = connection
+        self.server = server
         self._conn_id = conn_id
-        self._rows_per_commit = rows_per_commit or (TIDB_ROWS_PER_COMMIT if server.is_tidb else None)
+        self.rows_per_commit = rows_per_commit or (TIDB_ROWS_PER_COMMIT if server.is_tidb else None)
         self._locked: list[str] = []
         self._merged: list[str] = []
         """Staging tables that are dropped once the rows out of them are committed."""
@@ -61,12 +74,12 @@ class MysqlSession(Session):
         return translated(doing, self._conn_id)
 
     def commit(self) -> None:
-        self._connection.commit()
+        self.connection.commit()
 
     def commit_rows(self, target: Relation) -> None:
         try:
             self._require_locks()
-            self._connection.commit()
+            self.connection.commit()
         except Errors as error:
             if not is_lost(error):
                 raise translate(error, f"commit {target}", self._conn_id) from error
@@ -82,23 +95,32 @@ class MysqlSession(Session):
         merged, self._merged = self._merged, []
         try:
             for name in locked:
-                locks.give_back(self._connection, name)
-            staging.drop_staging(self._connection, merged)
+                locks.give_back(self.connection, name)
+            staging.drop_staging(self.connection, merged)
         except Errors as error:
             log.warning("staging tables %s are left for the next load to drop: %s", ", ".join(merged), error)
 
+    def commit_part(self) -> None:
+        """Commit a part of what is applied, and keep the locks. Raises TransientError if one was lost."""
+        self._require_locks()
+        self.connection.commit()
+
     def lock_table(self, target: Relation) -> None:
+        """A swap that broke is done first, so that whoever writes finds the new table with its own ledger."""
         self._lock(f"table {target}", f"another load has held {target}")
+        begun = self.ledger.begun_swap(target)
+        if begun is not None:
+            self._end(begun)
 
     def _lock(self, name: str, holder: str) -> None:
-        if not locks.take(self._connection, name):
+        if not locks.take(self.connection, name):
             raise TransientError(f"{holder} for {locks.WAIT_S} s; try again")
         self._locked.append(name)
 
     def _require_locks(self) -> None:
         """Raise TransientError if a lock was lost, before what it guards is committed: TiDB takes back one that is held for
         longer than its max-txn-ttl."""
-        lost = [name for name in self._locked if not locks.holds(self._connection, name)]
+        lost = [name for name in self._locked if not locks.holds(self.connection, name)]
         if lost:
             raise TransientError(
                 f"the server has taken back the lock {lost[0]!r} of this load; try again with smaller windows"
@@ -109,13 +131,13 @@ class MysqlSession(Session):
         does not know it, and no row has a value of its own there."""
         self.lock_table(target)
         for change in self.ledger.begun_changes(target):
-            found = find_table(self._connection, self._server, target)
+            found = find_table(self.connection, self.server, target)
             if found is not None and found.column(change.column) is not None:
                 self._alter(target, MirrorStep(change.action), found)
             self.ledger.end_change(target, change)
 
     def find_table(self, target: Relation) -> FoundTable | None:
-        found = find_table(self._connection, self._server, target)
+        found = find_table(self.connection, self.server, target)
         if found is None:
             return None
         columns = as_if_ended(found.columns, self.ledger.begun_changes(target))
@@ -131,22 +153,27 @@ class MysqlSession(Session):
         return self._any(target, f"{identifier(column)} >= {version}")
 
     def newest(self, target: Relation, column: str) -> int:
-        with self._connection.cursor() as cursor:
+        with self.connection.cursor() as cursor:
             cursor.execute(f"SELECT max({identifier(column)}) FROM {sql_of(target)}")
             ((newest,),) = cursor.fetchall()
         return newest or 0
 
-    def version_of(self, target: Relation, column: str, key: Mapping[str, object]) -> int | None:
-        found = find_table(self._connection, self._server, target)
+    def version_of(
+        self, target: Relation, column: str, key: Mapping[str, object], deleted_column: str | None = None
+    ) -> tuple[int, bool] | None:
+        found = find_table(self.connection, self.server, target)
         types = {each.name: each.type for each in found.columns} if found is not None else {}
         same_row = []
         for name, cell in key.items():
             assert isinstance(cell, str | bytes), "as staged_cells gives it"
             same_row.append(f"{identifier(name)} = {literal_of(cell, types[name])}")
-        with self._connection.cursor() as cursor:
-            cursor.execute(f"SELECT {identifier(column)} FROM {sql_of(target)} WHERE {' AND '.join(same_row)}")
+        marked = "FALSE" if deleted_column is None else identifier(deleted_column)
+        with self.connection.cursor() as cursor:
+            cursor.execute(
+                f"SELECT {identifier(column)}, {marked} FROM {sql_of(target)} WHERE {' AND '.join(same_row)}"
+            )
             row = cursor.fetchone()
-        return row[0] if row is not None else None
+        return (row[0], bool(row[1])) if row is not None else None
 
     def delete_below(self, target: Relation, column: str, version: int) -> int:
         return self._run(f"DELETE FROM {sql_of(target)} WHERE {identifier(column)} < {version}")
@@ -163,11 +190,43 @@ class MysqlSession(Session):
         self.ledger.begin_dropping(plan.target, plan.floor_ts)
         super().drop_mirror(plan)
 
+    @property
+    def changes_keys(self) -> bool:
+        """TiDB stores rows by their primary key, and can't change it."""
+        return not self.server.is_tidb
+
+    def require_locks(self) -> None:
+        """TiDB takes a lock back that is held for long."""
+        self._require_locks()
+
+    def drop_followed(self, target: Relation, floor_ts: int) -> None:
+        """As its ledger is told first, a table that is gone afterwards is not taken for a lost one."""
+        if self.ledger.state_of(target) is not None:
+            self.ledger.begin_dropping(target, floor_ts)
+        self.drop_table(target)
+
+    def quoted(self, name: str) -> str:
+        return identifier(name)
+
+    def number(self, query: str) -> int:
+        with self.connection.cursor() as cursor:
+            cursor.execute(query)
+            row = cursor.fetchone()
+        return int(row[0]) if row is not None else 0
+
+    def set_key(self, target: Relation, key: Sequence[str]) -> None:
+        found = find_table(self.connection, self.server, target)
+        assert found is not None, "a key is changed where the table is"
+        self._run(set_key_statement(self.server, target, found, key))
+
+    def rename_tables(self, names: Mapping[Relation, Relation]) -> None:
+        self._run("RENAME TABLE " + ", ".join(f"{sql_of(old)} TO {sql_of(new)}" for old, new in names.items()))
+
     def create_schema(self, schema: str) -> None:
-        ledger_tables.create_schema(self._connection, self._server, schema)
+        ledger_tables.create_schema(self.connection, self.server, schema)
 
     def change(self, target: Relation, step: MirrorStep) -> list[str]:
-        found = find_table(self._connection, self._server, target)
+        found = find_table(self.connection, self.server, target)
         match step.action:
             case RemoveColumn(column=name) | RenameColumn(column=name):
                 if found is not None and found.column(name) is not None:
@@ -190,7 +249,7 @@ class MysqlSession(Session):
 
     def _drop_indexes(self, target: Relation, column: str) -> list[str]:
         """Drop the indexes that have *column*, but for unique ones; their names. By statements of their own, as TiDB wants."""
-        names = indexes_on(self._connection, target, column)
+        names = indexes_on(self.connection, target, column)
         for name in names:
             self._run(f"ALTER TABLE {sql_of(target)} DROP INDEX {identifier(name)}")
         return names
@@ -199,7 +258,7 @@ class MysqlSession(Session):
         state = self.ledger.state_of(target)
         fills = {name: column.fill for name, column in state.added_columns.items()} if state is not None else {}
         try:
-            self._run(statement_of(self._server, target, step.action, found, fills.get))
+            self._run(statement_of(self.server, target, step.action, found, fills.get))
         except Errors as error:
             code, text = mysql_protocol.code_and_text(error)
             if code not in _NO_ROOM:
@@ -210,7 +269,7 @@ class MysqlSession(Session):
             ) from error
 
     def make_staging(self, load: Load, plan: TablePlan, defaults: Mapping[str, str], names: Sequence[str]) -> None:
-        staging.make_staging(self._connection, self._server, load, plan, defaults, names)
+        staging.make_staging(self.connection, self.server, load, plan, defaults, names)
 
     def drop_staging(self, names: Sequence[str]) -> None:
         """After the commit: a DROP TABLE would be one."""
@@ -219,23 +278,52 @@ class MysqlSession(Session):
     def merge(
         self, load: Load, plan: TablePlan, staged: Staged, found: FoundTable, *, in_order: bool, observed: Observed
     ) -> tuple[Merged, list[str]]:
-        for name in staged.stages:  # so that no second run of a task empties it meanwhile
-            self._lock(staging.lock_of(name), f"a second run of a task has held the staging table {name}")
-        staging.require_whole(self._connection, staged)
+        self.hold_stages(staged.stages, staged.keys)
         merged = merge(
-            self._connection,
+            self.connection,
             plan,
             staged,
+            found,
             in_order=in_order,
-            empty=observed.empty,
-            rows_per_commit=self._rows_per_commit,
+            observed=observed,
+            rows_per_commit=self.rows_per_commit,
             before_commit=self._require_locks,
         )
         return merged, []
+
+    def hold_stages(self, stages: Sequence[str], rows: int) -> None:
+        """Let no second run of a task empty *stages* until the transaction ends. Raises TransientError if one does at the moment,
+        or if they have not as many rows as workers reported."""
+        for name in stages:
+            self._lock(staging.lock_of(name), f"a second run of a task has held the staging table {name}")
+        staging.require_whole(self.connection, stages, rows)
+
+    def dependants(self, target: Relation) -> list[str]:
+        return tables_swap.dependants(self.connection, target)
+
+    def copy_indexes(self, old: Relation, new: Relation) -> list[str]:
+        return tables_swap.copy_indexes(self.connection, old, new)
+
+    def swap(self, swap: Swap) -> None:
+        """It is decided once it is written down: RENAME TABLE and the ledger's transaction follow, here or in ``lock_table``."""
+        self.ledger.begin_swap(swap)
+        self._require_locks()
+        self.connection.commit()
+        self._end(swap)
+
+    def _end(self, swap: Swap) -> None:
+        tables_swap.rename(self.connection, swap)
+        self.ledger.replace(swap.old, swap.new, swap.old_tombstones)
+        self.ledger.replace_marks(swap.place, swap.new.schema)
+        self.ledger.end_swap(swap)
+        self.connection.commit()
+
+    def drop_schema(self, schema: str) -> None:
+        tables_swap.drop_database(self.connection, schema)
 
     def _any(self, target: Relation, condition: str) -> bool:
         return bool(self._run(f"SELECT 1 FROM {sql_of(target)} WHERE {condition} LIMIT 1"))
 
     def _run(self, statement: str) -> int:
-        with self._connection.cursor() as cursor:
+        with self.connection.cursor() as cursor:
             return int(cursor.execute(statement))

@@ -1,10 +1,12 @@
 """A worker's part of a mirror load: changelog files → staging tables, in bulk."""
 
 from contextlib import closing
+from typing import Any
 
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import TransientError
-from ticdc_replay.targets.mirror.planning.staged_rows import StagePiece
+from ticdc_replay.targets.history.stager import VersionStager
+from ticdc_replay.targets.history.staging import VersionTask
 from ticdc_replay.targets.mirror.stager import Stager
 from ticdc_replay.targets.mirror.staging import StagedPiece, StageResult, StageTask
 from ticdc_replay.targets.mysql import locks
@@ -16,6 +18,9 @@ from ticdc_replay.targets.mysql.settings import MysqlSettings
 from ticdc_replay.targets.mysql.staging import lock_of, stage_name
 from ticdc_replay.targets.mysql.tables import listed
 
+AnyStager = Stager | VersionStager
+"""The pieces of a task go to the stager of its kind."""
+
 
 def stage(task: StageTask) -> StageResult:
     """Put the rows of *task* into their staging tables; all of them, or none that counts. May run twice, even at the same
@@ -23,9 +28,17 @@ def stage(task: StageTask) -> StageResult:
 
     Raises UnrepresentableValueError for a value the target can't hold, if policy stops; TransientError if it is away.
     """
-    assert isinstance(task.destination, Connection), "the destination of a mirror in MySQL"
+    return _stage(task, Stager(task, DIALECT))
+
+
+def stage_history(task: VersionTask) -> StageResult:
+    """As ``stage``, for the rows of a history."""
+    return _stage(task, VersionStager(task, DIALECT))
+
+
+def _stage(task: StageTask | VersionTask, stager: AnyStager) -> StageResult:
+    assert isinstance(task.destination, Connection), "the destination of a load into MySQL"
     settings = MysqlSettings(task.destination)
-    stager = Stager(task, DIALECT)
     doing = f"stage rows (task {task.number})"
     with translated(doing, settings.conn_id), closing(settings.connect_bulk()) as connection:
         server = look(connection)
@@ -46,7 +59,7 @@ def stage(task: StageTask) -> StageResult:
     return StageResult(tuple(pieces), stager.close())
 
 
-def _stage_piece(connection: BulkConnection, server: Server, stager: Stager, piece: StagePiece) -> StagedPiece:
+def _stage_piece(connection: BulkConnection, server: Server, stager: AnyStager, piece: Any) -> StagedPiece:
     stager.begin()
     for rows in stager.batches(piece):
         connection.load(server, stage_name(piece.stage), listed(rows.schema.names), rows)

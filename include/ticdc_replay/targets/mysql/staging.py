@@ -12,7 +12,6 @@ from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
 from ticdc_replay.targets.mirror.planning.staged_rows import PUT, VERSION
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import ColumnDefinition, Relation
-from ticdc_replay.targets.mirror.staging import Staged
 from ticdc_replay.targets.mysql import ledger_tables, locks
 from ticdc_replay.targets.mysql.errors import LOCK_TIMEOUT, Errors, translated
 from ticdc_replay.targets.mysql.ledger_tables import of_texts
@@ -59,17 +58,28 @@ def make_staging(
     names: Sequence[str],
 ) -> None:
     """Make the staging tables *names*; see ``Session.make_staging``."""
-    wanted = [
-        ColumnDefinition(column.staged, stage_type(column.type), defaults.get(column.target)) for column in plan.columns
-    ]
+    wanted = [ColumnDefinition(column.staged, column.type, defaults.get(column.target)) for column in plan.columns]
+    make_tables(connection, server, load, plan.target, wanted, names)
+
+
+def make_tables(
+    connection: MysqlConnection,
+    server: Server,
+    load: Load,
+    target: Relation,
+    wanted: Sequence[ColumnDefinition],
+    names: Sequence[str],
+) -> None:
+    """Make the staging tables *names* for *target*, with the columns *wanted*, whose types are those of rows."""
+    staged = [ColumnDefinition(each.name, stage_type(each.type), each.default) for each in wanted]
     columns = [f"{NUMBER} bigint NOT NULL AUTO_INCREMENT PRIMARY KEY"]
-    columns += [definition(server, column) for column in fitting(wanted)]
+    columns += [definition(server, column) for column in fitting(staged)]
     columns += [f"{VERSION} bigint NOT NULL", f"{identifier(PUT)} boolean NOT NULL"]
     with connection.cursor() as cursor:
         for name in names:
             cursor.execute(
                 f"INSERT INTO {_STAGING} (name, attempt, target_schema, target_table) VALUES (%s, %s, %s, %s)",
-                (name, load.attempt, plan.target.schema, plan.target.table),
+                (name, load.attempt, target.schema, target.table),
             )
             cursor.execute(f"CREATE TABLE {stage_name(name)} ({', '.join(columns)}) ENGINE = InnoDB {of_texts(server)}")
 
@@ -84,16 +94,16 @@ def lock_of(name: str) -> str:
     return f"stage {name}"
 
 
-def require_whole(connection: MysqlConnection, staged: Staged) -> None:
-    """Raise TransientError if the staging tables have other rows than the workers reported."""
+def require_whole(connection: MysqlConnection, stages: Sequence[str], rows: int) -> None:
+    """Raise TransientError if the staging tables have not as many *rows* as the workers reported."""
     found = 0
     with connection.cursor() as cursor:
-        for name in staged.stages:
+        for name in stages:
             cursor.execute(f"SELECT count(*) FROM {stage_name(name)}")
-            ((rows,),) = cursor.fetchall()
-            found += rows
-    if found != staged.keys:
-        raise TransientError(f"{found} rows are staged, and workers reported {staged.keys}; try again")
+            ((staged,),) = cursor.fetchall()
+            found += staged
+    if found != rows:
+        raise TransientError(f"{found} rows are staged, and workers reported {rows}; try again")
 
 
 def drop_staging(connection: MysqlConnection, names: Sequence[str]) -> None:

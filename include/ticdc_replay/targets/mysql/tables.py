@@ -104,14 +104,16 @@ def statement_of(
     table = f"ALTER TABLE {sql_of(target)}"
     columns = found.columns if found is not None else ()
     match action:
-        case MakeTable(columns=wanted, version_column=version, key=key):
+        case MakeTable(columns=wanted, version_column=version, key=key, deleted_column=deleted):
             fitted = fitting(wanted, key)
             definitions = [definition(server, column, not_null=column.name in key) for column in fitted]
             definitions.append(f"{identifier(version)} bigint NOT NULL")
+            if deleted is not None:
+                definitions.append(f"{identifier(deleted)} boolean NOT NULL DEFAULT FALSE")
             definitions.append(f"PRIMARY KEY ({listed(key)})")
             return f"CREATE TABLE {sql_of(target)} ({', '.join(definitions)}) ENGINE = InnoDB {of_texts(server)}"
         case CreateIndex(columns=names):
-            return f"{table} ADD INDEX ({', '.join(_index_part(name, columns) for name in names)})"
+            return f"{table} ADD INDEX ({', '.join(index_part(name, columns) for name in names)})"
         case MakeColumn(column=column):
             return f"{table} ADD COLUMN {definition(server, _beside(column, columns))}"
         case ChangeType(column=name, type=type_name):
@@ -134,6 +136,25 @@ def statement_of(
                 f"UPDATE {sql_of(target)} SET {identifier(name)} = {fill} "
                 f"WHERE {identifier(version)} <= {until} AND {identifier(name)} IS NULL"
             )
+
+
+def set_key_statement(server: Server, target: Relation, found: FoundTable, key: Sequence[str]) -> str:
+    """The statement that gives *target*, which is *found*, the primary key *key*, and lets other columns be NULL that were in
+    the old one. Raises TargetMismatchError for a column whose type has no place in a key."""
+    types = {column.name: column.type for column in found.columns}
+    too_long = [name for name in key if is_long(types[name])]
+    if too_long:
+        raise TargetMismatchError(
+            f"{target}: the column {too_long[0]} is {types[too_long[0]]}, which can't be part of a key: rebuild the mirror"
+        )
+    parts = ["DROP PRIMARY KEY"] if found.primary_key else []
+    parts.append(f"ADD PRIMARY KEY ({listed(key)})")
+    parts += [
+        f"MODIFY COLUMN {definition(server, ColumnDefinition(name, types[name]))}"
+        for name in found.primary_key
+        if name not in key
+    ]
+    return f"ALTER TABLE {sql_of(target)} {', '.join(parts)}"
 
 
 def definition(server: Server, column: ColumnDefinition, *, not_null: bool = False) -> str:
@@ -191,7 +212,8 @@ def _row_bytes(type_name: str) -> int:
     return 36 if type_name.startswith("decimal") else 13
 
 
-def _index_part(name: str, columns: Iterable[FoundColumn]) -> str:
+def index_part(name: str, columns: Iterable[FoundColumn]) -> str:
+    """The column *name* of *columns* in an index that is not unique: the beginning of a long one."""
     is_apart = any(column.name == name and is_long(column.type) for column in columns)
     return identifier(name) + (f"({_INDEX_PREFIX})" if is_apart else "")
 

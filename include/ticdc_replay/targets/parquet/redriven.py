@@ -10,7 +10,6 @@ from operator import attrgetter
 import msgspec
 
 from ticdc_replay.changelog.files.index import ChangelogIndex, TableVersion
-from ticdc_replay.changelog.files.reading import read_index
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import Load
@@ -41,9 +40,8 @@ def runs_in(entry: TableEntry | None) -> Runs:
 
 def with_rows_before(load: Load, runs: dict[TableName, Runs]) -> Load:
     """*load* with the rows of all *runs* of each table in its index, each data file with its run."""
-    artifacts = load.artifacts.open()
     others = {run for table in runs.values() for run in table if run != load.index.run_hash}
-    indexes = {run: read_index(artifacts, run) for run in sorted(others)} | {load.index.run_hash: load.index}
+    indexes = {run: load.index_of(run, runs) for run in sorted(others)} | {load.index.run_hash: load.index}
     versions = [
         version for table, names in runs.items() for version in _merged([(run, indexes[run]) for run in names], table)
     ]

@@ -114,7 +114,8 @@ def _folds(load: Load) -> Iterator[tuple[Fold, Sequence[DataFile]]]:
     for table, of_table in versions.items():
         files = [file for version in of_table if not version.schema.handle_key for file in version.files]
         if files:
-            names, only = tuple(map(load.file_name, files)), tuple(file.only for file in files)
+            names = tuple(load.file_name(file, table=table) for file in files)
+            only = tuple(file.only for file in files)
             yield Fold(table, (), names, (), load.index.order, only), files
 
 

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
+from typing import get_args
 
 import msgspec
 
@@ -105,6 +106,11 @@ class ParquetFiles(Target[ParquetTarget]):
         store.put(run_entry_name(load), canonical.encode(entry))
         return Loaded(entry.tables)
 
+    def holds(self, pipeline: str, table: TableName) -> bool:
+        store = StoreAddress(self.config.uri, self.connections.get(self.config.connection)).open()
+        folders = [table_folder(pipeline, kind, table) for kind in get_args(Kind)]
+        return any(next(iter(store.list(f"{folder}/")), None) is not None for folder in folders)
+
     def find_row(self, pipeline: str, table: TableName, key: Mapping[str, WrittenCell]) -> FoundRow:
         """The files of a window are where its run says, with the names of the changelog's files."""
         kind: Kind = "changelog" if self.config.changelog else "fold"
@@ -153,7 +159,7 @@ def _copies(load: Load, target: StoreAddress, left_out: Repeats) -> list[CopyTas
     return [
         CopyTask(
             load.artifacts,
-            load.file_name(file),
+            load.file_name(file, table=table),
             target,
             file_name(load, "changelog", version, file),
             file.rows,

@@ -9,6 +9,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ex
 
 from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.targets.mirror.comparison import Comparisons, MirrorTable
+from ticdc_replay.targets.mirror.planning.tables import Relation
 from ticdc_replay.targets.postgres.errors import translate
 from ticdc_replay.targets.postgres.settings import PostgresSettings
 from ticdc_replay.verify import forms
@@ -32,6 +33,16 @@ _FORMS = {
     "bytea": {Form.BYTES},
 }
 _NUMERIC = re.compile(r"numeric(?:\((\d+),(\d+)\))?")
+
+_BY_LOCALE = """
+SELECT a.attname::text
+FROM pg_catalog.pg_attribute a
+JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation
+WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped AND l.collname NOT IN ('C', 'POSIX', 'ucs_basic')
+"""
+"""The database's own collation counts, too, whatever it is."""
 
 _retried = retry(
     retry=retry_if_exception_type(TransientError),
@@ -64,6 +75,10 @@ class PostgresComparisons(Comparisons):
     def side(self, table: MirrorTable, columns: Sequence[ComparedColumn], key: Sequence[int]) -> MirrorSide:
         return PostgresSide(self, table, columns, key)
 
+    def compared_by_locale(self, table: Relation) -> frozenset[str]:
+        """The columns of *table* whose collation may compare texts in another order than that of their bytes."""
+        return frozenset(name for (name,) in self.query(f"compare {table}", _BY_LOCALE, [table.schema, table.table]))
+
     @_retried
     def query(self, doing: str, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of *statement*; *doing* says in errors what it is for."""
@@ -85,8 +100,6 @@ class PostgresComparisons(Comparisons):
 class PostgresSide(MirrorSide):
     """Compares *columns* of *table*; *key* are the places of the key's columns among them."""
 
-    steps_by_index = True
-
     def __init__(
         self, session: PostgresComparisons, table: MirrorTable, columns: Sequence[ComparedColumn], key: Sequence[int]
     ) -> None:
@@ -97,10 +110,20 @@ class PostgresSide(MirrorSide):
         self._columns = [(column, types[column.mirror]) for column in columns]
         self._key = [self._columns[at] for at in key]
         self._forms = [column.form for column, _ in self._key]
-        self._names = ", ".join(_quoted(column.mirror) for column, _ in self._key)
+        by_locale = session.compared_by_locale(table.relation)
+        self.steps_by_index = not any(column.mirror in by_locale for column, _ in self._key)
+        # Ranges compare texts by their bytes, as the source does.
+        self._names = ", ".join(
+            _quoted(column.mirror) + (' COLLATE "C"' if column.mirror in by_locale else "") for column, _ in self._key
+        )
         self._table = f"{_quoted(table.relation.schema)}.{_quoted(table.relation.table)}"
-        self._tombstones = f"{_quoted(table.state.tombstones.schema)}.{_quoted(table.state.tombstones.table)}"
         self._version = _quoted(table.version_column)
+        self._conditions: tuple[str, ...] = ()
+        tombstones, marker = table.state.tombstones, table.state.deleted_column
+        self._deletes: tuple[str, tuple[str, ...]] = f"{_quoted(tombstones.schema)}.{_quoted(tombstones.table)}", ()
+        if marker is not None:
+            self._conditions = (f"NOT {_quoted(marker)}",)
+            self._deletes = self._table, (_quoted(marker),)
         self._row_md5 = f"md5({_joined([_in_row(*each) for each in self._columns])})"
         self._key_texts = ", ".join(_key_text(*each) for each in self._key)
 
@@ -118,27 +141,29 @@ class PostgresSide(MirrorSide):
         return [FoundRow(self._key_of(row[2:]), row[0], row[1]) for row in found]
 
     def cells(self, key: Key) -> list[str | None] | None:
-        found = self._of_keys(", ".join(_cell(*each) for each in self._columns), [key])
+        found = self._of_key(", ".join(_cell(*each) for each in self._columns), key)
         return list(found[0]) if found else None
 
     def value(self, key: Key, column: int) -> str | None:
-        found = self._of_keys(_value(*self._columns[column]), [key])
+        found = self._of_key(_value(*self._columns[column]), key)
         return found[0][0] if found else None
 
     def deleted(self, keys: Sequence[Key]) -> dict[Key, int]:
-        [(exists,)] = self._session.query(
-            self._doing, "SELECT to_regclass(%s) IS NOT NULL", [self._tombstones.replace("%%", "%")]
-        )
+        table, conditions = self._deletes
+        [(exists,)] = self._session.query(self._doing, "SELECT to_regclass(%s) IS NOT NULL", [table.replace("%%", "%")])
         if not exists or not keys:
             return {}
-        found = self._of_keys(f"{self._version}, {self._key_texts}", keys, self._tombstones)
+        rows = ", ".join([self._row] * len(keys))
+        where = " AND ".join([*conditions, f"ROW({self._names}) IN ({rows})"])
+        statement = f"SELECT {self._version}, {self._key_texts} FROM {table} WHERE {where}"
+        found = self._session.query(self._doing, statement, [each for key in keys for each in self._parameters(key)])
         return {self._key_of(row[1:]): row[0] for row in found}
 
     def _key_of(self, texts: Sequence[str]) -> Key:
         return forms.canonical_key(texts, self._forms)
 
     def _select(self, selected: str, part: Range, end: str = "") -> list[tuple[Any, ...]]:
-        conditions, parameters = [], []
+        conditions, parameters = [*self._conditions], []
         for bound, operator in ((part.lower, ">="), (part.upper, "<")):
             if bound is not None:
                 conditions.append(f"ROW({self._names}) {operator} {self._row}")
@@ -146,10 +171,11 @@ class PostgresSide(MirrorSide):
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         return self._session.query(self._doing, f"SELECT {selected} FROM {self._table}{where}{end}", parameters)
 
-    def _of_keys(self, selected: str, keys: Sequence[Key], table: str | None = None) -> list[tuple[Any, ...]]:
-        rows = ", ".join([self._row] * len(keys))
-        statement = f"SELECT {selected} FROM {table or self._table} WHERE ROW({self._names}) IN ({rows})"
-        return self._session.query(self._doing, statement, [each for key in keys for each in self._parameters(key)])
+    def _of_key(self, selected: str, key: Key) -> list[tuple[Any, ...]]:
+        where = " AND ".join([*self._conditions, f"ROW({self._names}) = {self._row}"])
+        return self._session.query(
+            self._doing, f"SELECT {selected} FROM {self._table} WHERE {where}", self._parameters(key)
+        )
 
     @property
     def _row(self) -> str:

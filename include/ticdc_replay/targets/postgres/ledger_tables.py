@@ -9,6 +9,7 @@
   no DDL changes columns, as long as ``floor_ts`` is the one that a load has set (``truncated_to``), else none below ``floor_ts``;
 * ``added_columns``: each column that a DDL added, and what rows from before it show: a literal, or NULL;
 * ``column_events``: each column that a DDL dropped (``new_name`` is NULL) or renamed; names are the upstream's;
+* ``soft_deletes``: each mirror whose deleted rows stay, and the column that marks them;
 * ``ledger``: one row per table, window and run that was applied, in the same transaction as its rows; the outcome in its report
   is ``stopped`` where DDL at the window's end stopped the load after them: such a window is not done;
 * ``generations``: which loads have begun, so that none commits after a newer one of its window (``marks``); by the schema of the
@@ -51,6 +52,9 @@ CREATE TABLE IF NOT EXISTS {schema}.column_events (
     target_schema text NOT NULL, target_table text NOT NULL, commit_ts bigint NOT NULL, number integer NOT NULL,
     column_name text NOT NULL, new_name text, since bigint NOT NULL,
     PRIMARY KEY (target_schema, target_table, commit_ts, column_name));
+CREATE TABLE IF NOT EXISTS {schema}.soft_deletes (
+    target_schema text NOT NULL, target_table text NOT NULL, deleted_column text NOT NULL,
+    PRIMARY KEY (target_schema, target_table));
 CREATE TABLE IF NOT EXISTS {schema}.ledger (
     target_schema text NOT NULL, target_table text NOT NULL, from_ts bigint NOT NULL, to_ts bigint NOT NULL,
     run_hash text NOT NULL, pipeline text NOT NULL, attempt text NOT NULL, report json NOT NULL,

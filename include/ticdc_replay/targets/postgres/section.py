@@ -4,19 +4,15 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from ticdc_replay.config.target_rules import MIRROR, Rules
 from ticdc_replay.config.types import ConnectionId
-from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA, MirrorSection
+from ticdc_replay.targets.history.section import DatabaseSection
+from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
 
 
-class PostgresTarget(MirrorSection):
+class PostgresTarget(DatabaseSection):
     """A mirror of each table in PostgreSQL: the row's last version, guarded by its commitTs, or by its place in Kafka
-    for rows without one."""
+    for rows without one. Or its history: every version."""
 
-    is_mirror: ClassVar[bool] = True
-    can_be_compared: ClassVar[bool] = True
-    rules: ClassVar[Rules] = MIRROR
-    loader: ClassVar[str] = "ticdc_replay.targets.postgres.mirror:PostgresMirror"
     database: ClassVar[str] = "PostgreSQL"
     reserved_schemas: ClassVar[str] = f"{LEDGER_SCHEMA}, information_schema and pg_*"
     system_columns: ClassVar[frozenset[str]] = frozenset({"cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"})
@@ -26,13 +22,9 @@ class PostgresTarget(MirrorSection):
     writers: int = Field(4, ge=1, le=64, description="Connections that load at the same time")
 
     @property
-    def place(self) -> str:
-        schema = "" if self.db_schema is None else f", schema {self.db_schema}"
-        return f"{self.type} {self.connection}{schema}"
-
-    @property
-    def description(self) -> str:
-        return f"{self.database} by connection {self.connection}"
+    def loader(self) -> str:
+        room = "ticdc_replay.targets.postgres"
+        return f"{room}.mirror:PostgresMirror" if self.is_mirror else f"{room}.history:PostgresHistory"
 
     @staticmethod
     def is_reserved_schema(name: str) -> bool:

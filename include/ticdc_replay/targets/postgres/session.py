@@ -3,43 +3,55 @@
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, LiteralString
+from typing import Any, ClassVar, LiteralString
 
 import psycopg
 from psycopg import sql
 
 from ticdc_replay.domain.errors import CommitStateUnknownError, TargetMismatchError
 from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.mirror.beside import Swap, SwappingSession
+from ticdc_replay.targets.mirror.following import FollowingSession
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import FoundTable, MirrorStep, Observed, Relation
-from ticdc_replay.targets.mirror.session import Merged, Session
+from ticdc_replay.targets.mirror.session import Merged
 from ticdc_replay.targets.mirror.staging import Staged
 from ticdc_replay.targets.postgres import indexes, ledger_tables, staging
+from ticdc_replay.targets.postgres import swap as tables_swap
 from ticdc_replay.targets.postgres.errors import translate, translated
 from ticdc_replay.targets.postgres.ledger import PostgresLedger
 from ticdc_replay.targets.postgres.merge import merge
-from ticdc_replay.targets.postgres.tables import find_table, sql_of, statement_of
+from ticdc_replay.targets.postgres.tables import (
+    find_table,
+    rename_statements,
+    set_key_statements,
+    sql_of,
+    statement_of,
+    trusted,
+)
 
 
-class PostgresSession(Session):
+class PostgresSession(FollowingSession, SwappingSession):
     """Statements on *connection*, which errors call *conn_id*."""
+
+    in_one_transaction: ClassVar[bool] = True
 
     def __init__(self, connection: psycopg.Connection[Any], conn_id: str) -> None:
         self.ledger = PostgresLedger(connection)
-        self._connection = connection
+        self.connection = connection
         self._conn_id = conn_id
 
     def translated(self, doing: str) -> AbstractContextManager[None]:
         return translated(doing, self._conn_id)
 
     def commit(self) -> None:
-        self._connection.commit()
+        self.connection.commit()
 
     def commit_rows(self, target: Relation) -> None:
         try:
-            self._connection.commit()
+            self.connection.commit()
         except psycopg.Error as error:
-            if not self._connection.closed:
+            if not self.connection.closed:
                 raise translate(error, f"commit {target}", self._conn_id) from error
             raise CommitStateUnknownError(
                 f"the connection {self._conn_id!r} broke while {target} was committed: the window may be loaded or not. "
@@ -47,15 +59,15 @@ class PostgresSession(Session):
             ) from error
 
     def lock_table(self, target: Relation) -> None:
-        self._connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"ticdc-replay {target}"])
+        self.connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"ticdc-replay {target}"])
 
     def begin_merge(self, target: Relation) -> None:
-        self._connection.execute("SET LOCAL work_mem = '256MB'")  # for the joins of one commit
-        self._connection.execute(ledger_tables.LONG_WAIT)
+        self.connection.execute("SET LOCAL work_mem = '256MB'")  # for the joins of one commit
+        self.connection.execute(ledger_tables.LONG_WAIT)
         self.lock_table(target)
 
     def find_table(self, target: Relation) -> FoundTable | None:
-        return find_table(self._connection, target)
+        return find_table(self.connection, target)
 
     def is_empty(self, target: Relation) -> bool:
         return bool(self._one("SELECT NOT EXISTS (SELECT FROM {table})", target))
@@ -76,11 +88,16 @@ class PostgresSession(Session):
     def newest(self, target: Relation, column: str) -> int:
         return self._one("SELECT max({column}) FROM {table}", target, column) or 0
 
-    def version_of(self, target: Relation, column: str, key: Mapping[str, object]) -> int | None:
+    def version_of(
+        self, target: Relation, column: str, key: Mapping[str, object], deleted_column: str | None = None
+    ) -> tuple[int, bool] | None:
         same_row = sql.SQL(" AND ").join(sql.SQL("{} = %s").format(sql.Identifier(name)) for name in key)
-        statement = sql.SQL("SELECT {} FROM {} WHERE {}").format(sql.Identifier(column), sql_of(target), same_row)
-        row = self._connection.execute(statement, list(key.values())).fetchone()
-        return row[0] if row is not None else None
+        marked = sql.SQL("false") if deleted_column is None else sql.Identifier(deleted_column)
+        statement = sql.SQL("SELECT {}, {} FROM {} WHERE {}").format(
+            sql.Identifier(column), marked, sql_of(target), same_row
+        )
+        row: tuple[int, bool] | None = self.connection.execute(statement, list(key.values())).fetchone()
+        return row
 
     def delete_below(self, target: Relation, column: str, version: int) -> int:
         return self._run("DELETE FROM {table} WHERE {column} < {version}", target, column, version=version).rowcount
@@ -92,13 +109,13 @@ class PostgresSession(Session):
         self._run("DROP TABLE IF EXISTS {table}", target)
 
     def create_schema(self, schema: str) -> None:
-        ledger_tables.create_schema(self._connection, schema)
+        ledger_tables.create_schema(self.connection, schema)
 
     def change(self, target: Relation, step: MirrorStep) -> list[str]:
         dropped: list[str] = []
         statement = statement_of(target, step.action)
         try:
-            indexes.making_room(self._connection, dropped, partial(self._connection.execute, statement))
+            indexes.making_room(self.connection, dropped, partial(self.connection.execute, statement))
         except psycopg.errors.ProgramLimitExceeded as error:
             raise TargetMismatchError(
                 f"{target} has no room for {step.text or 'what the window needs'}: {error}. Leave columns out by a column "
@@ -106,20 +123,54 @@ class PostgresSession(Session):
             ) from error
         return dropped
 
+    @property
+    def changes_keys(self) -> bool:
+        return True
+
+    def quoted(self, name: str) -> str:
+        return sql.Identifier(name).as_string()
+
+    def number(self, query: str) -> int:
+        row = self.connection.execute(trusted(query)).fetchone()
+        return int(row[0]) if row is not None else 0
+
+    def set_key(self, target: Relation, key: Sequence[str]) -> None:
+        for statement in set_key_statements(self.connection, target, key):
+            self.connection.execute(statement)
+
+    def rename_tables(self, names: Mapping[Relation, Relation]) -> None:
+        for statement in rename_statements(names):
+            self.connection.execute(statement)
+
     def make_staging(self, load: Load, plan: TablePlan, defaults: Mapping[str, str], names: Sequence[str]) -> None:
-        staging.make_staging(self._connection, load, plan, defaults, names)
+        staging.make_staging(self.connection, load, plan, defaults, names)
 
     def drop_staging(self, names: Sequence[str]) -> None:
-        staging.drop_staging(self._connection, names)
+        staging.drop_staging(self.connection, names)
 
     def merge(
         self, load: Load, plan: TablePlan, staged: Staged, found: FoundTable, *, in_order: bool, observed: Observed
     ) -> tuple[Merged, list[str]]:
-        return merge(self._connection, load, plan, staged, found, in_order=in_order, empty=observed.empty)
+        return merge(self.connection, load, plan, staged, found, in_order=in_order, observed=observed)
+
+    def dependants(self, target: Relation) -> list[str]:
+        return tables_swap.dependants(self.connection, target)
+
+    def copy_indexes(self, old: Relation, new: Relation) -> list[str]:
+        return tables_swap.copy_indexes(self.connection, old, new)
+
+    def swap(self, swap: Swap) -> None:
+        """In the open transaction, which the caller commits."""
+        tables_swap.swap_tables(self.connection, swap)
+        self.ledger.replace(swap.old, swap.new, swap.old_tombstones)
+        self.ledger.replace_marks(swap.place, swap.new.schema)
+
+    def drop_schema(self, schema: str) -> None:
+        self.connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {}").format(sql.Identifier(schema)))
 
     def _run(self, statement: LiteralString, target: Relation, column: str = "", **values: int) -> psycopg.Cursor[Any]:
         literals = {name: sql.Literal(value) for name, value in values.items()}
-        return self._connection.execute(
+        return self.connection.execute(
             sql.SQL(statement).format(table=sql_of(target), column=sql.Identifier(column), **literals)
         )
 

@@ -1,8 +1,9 @@
 """A worker's part of a mirror load: changelog files → staging tables, by binary COPY of Arrow data."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import adbc_driver_manager
 import pyarrow as pa
@@ -10,8 +11,9 @@ from adbc_driver_postgresql import dbapi
 
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import PermanentError
+from ticdc_replay.targets.history.stager import VersionStager
+from ticdc_replay.targets.history.staging import VersionTask
 from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
-from ticdc_replay.targets.mirror.planning.staged_rows import StagePiece, stage_schema
 from ticdc_replay.targets.mirror.stager import Place, Stager
 from ticdc_replay.targets.mirror.staging import StagedPiece, StageResult, StageTask
 from ticdc_replay.targets.postgres.dialect import DIALECT
@@ -31,6 +33,11 @@ _TOO_WIDE = "54000"
 TOO_WIDE = "a row that takes more than the 8,160 bytes of a page, even with its long values stored apart"
 
 
+AnyTask = StageTask | VersionTask
+AnyStager = Stager | VersionStager
+"""The pieces of a task go to the stager of its kind."""
+
+
 class _ServerRefusesValuesError(Exception):
     """PostgreSQL refused a value, or a row, that passed the checks."""
 
@@ -41,14 +48,23 @@ def stage(task: StageTask) -> StageResult:
 
     Raises UnrepresentableValueError for a value the target can't hold, if policy stops; TransientError if it is away.
     """
+    return _stage(task, partial(Stager, task, DIALECT))
+
+
+def stage_history(task: VersionTask) -> StageResult:
+    """As ``stage``, for the rows of a history."""
+    return _stage(task, partial(VersionStager, task, DIALECT))
+
+
+def _stage(task: AnyTask, make_stager: Callable[..., AnyStager]) -> StageResult:
     try:
-        return _Run(task, look_closely=False).run()
+        return _Run(task, make_stager(), look_closely=False).run()
     except _ServerRefusesValuesError as error:
         # Parsing every JSON cell would cost more than the COPY itself, so it is done when the server has found a bad one. Only
         # the server knows whether it finds room for a row: it is asked for ever smaller parts of a batch.
         log.warning("task %d: %s; looking for the row", task.number, error)
     try:
-        return _Run(task, look_closely=True).run()
+        return _Run(task, make_stager(check_json=True), look_closely=True).run()
     except _ServerRefusesValuesError as error:
         raise PermanentError(str(error)) from error
 
@@ -56,25 +72,25 @@ def stage(task: StageTask) -> StageResult:
 class _Run:
     """One run of a task."""
 
-    def __init__(self, task: StageTask, *, look_closely: bool) -> None:
+    def __init__(self, task: AnyTask, stager: AnyStager, *, look_closely: bool) -> None:
         self._task = task
         self._look_closely = look_closely
         assert isinstance(task.destination, Connection), "the destination of a mirror in PostgreSQL"
         self._settings = PostgresSettings(task.destination)
-        self._stager = Stager(task, DIALECT, check_json=look_closely)
+        self._stager = stager
         self._failure: Exception | None = None
 
     def run(self) -> StageResult:
         try:
             with self._settings.connect_bulk() as connection, connection.cursor() as cursor:
                 cursor.execute("BEGIN")
-                stages = {piece.stage: piece for piece in self._task.pieces}
+                stages: dict[str, Any] = {piece.stage: piece for piece in self._task.pieces}
                 for stage in stages:
                     cursor.execute(f'TRUNCATE "{LEDGER_SCHEMA}"."{stage}"')
                 pieces = [self._stage_piece(cursor, piece) for piece in self._task.pieces]
                 cursor.execute(_SMALL_SAMPLE)
                 for stage, piece in stages.items():
-                    keys = ", ".join(column.staged for column in piece.columns if column.is_key)
+                    keys = ", ".join(self._stager.looked_up(piece))
                     cursor.execute(f'ANALYZE "{LEDGER_SCHEMA}"."{stage}" ({keys})')
                 cursor.execute("COMMIT")
         except adbc_driver_manager.Error as error:
@@ -86,17 +102,17 @@ class _Run:
             raise translated from error
         return StageResult(tuple(pieces), self._stager.close())
 
-    def _stage_piece(self, cursor: dbapi.Cursor, piece: StagePiece) -> StagedPiece:
+    def _stage_piece(self, cursor: dbapi.Cursor, piece: Any) -> StagedPiece:
         self._stager.begin()
         if self._look_closely:
             for _ in self._batches(piece, partial(_copy_what_fits, cursor, piece.stage)):
                 pass
         else:
-            reader = pa.RecordBatchReader.from_batches(stage_schema(piece, DIALECT), self._batches(piece))
+            reader = pa.RecordBatchReader.from_batches(self._stager.layout(piece), self._batches(piece))
             cursor.adbc_ingest(piece.stage, reader, mode="append", db_schema_name=LEDGER_SCHEMA)
         return self._stager.counted(piece)
 
-    def _batches(self, piece: StagePiece, place: Place | None = None) -> Iterator[pa.RecordBatch]:
+    def _batches(self, piece: Any, place: Place | None = None) -> Iterator[pa.RecordBatch]:
         """What is to be copied; where it is looked at closely *place* has copied it, but for rows without room."""
         try:
             yield from self._stager.batches(piece, place)

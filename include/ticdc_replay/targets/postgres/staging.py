@@ -12,7 +12,7 @@ from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
 from ticdc_replay.targets.mirror.planning.staged_rows import PUT, VERSION
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
-from ticdc_replay.targets.mirror.planning.tables import ColumnDefinition
+from ticdc_replay.targets.mirror.planning.tables import ColumnDefinition, Relation
 from ticdc_replay.targets.postgres.errors import translated
 from ticdc_replay.targets.postgres.ledger_tables import CREATE_LOCK, LONG_WAIT, SHORT_WAIT, create, in_ledger
 from ticdc_replay.targets.postgres.settings import PostgresSettings
@@ -47,17 +47,22 @@ def make_staging(
     connection: PgConnection, load: Load, plan: TablePlan, defaults: Mapping[str, str], names: Sequence[str]
 ) -> None:
     """Make the staging tables *names*; see ``Session.make_staging``."""
-    columns = [
-        definition(ColumnDefinition(column.staged, stage_type(column.type), defaults.get(column.target)))
-        for column in plan.columns
-    ]
+    wanted = [ColumnDefinition(column.staged, column.type, defaults.get(column.target)) for column in plan.columns]
+    make_tables(connection, load, plan.target, wanted, names)
+
+
+def make_tables(
+    connection: PgConnection, load: Load, target: Relation, wanted: Sequence[ColumnDefinition], names: Sequence[str]
+) -> None:
+    """Make the staging tables *names* for *target*, with the columns *wanted*, whose types are those of rows."""
+    columns = [definition(ColumnDefinition(each.name, stage_type(each.type), each.default)) for each in wanted]
     columns.append(sql.SQL("{} bigint, {} boolean").format(sql.Identifier(VERSION), sql.Identifier(PUT)))
     for name in names:
         connection.execute(
             in_ledger(
                 "INSERT INTO {schema}.staging (name, attempt_lock, target_schema, target_table) VALUES (%s, %s, %s, %s)"
             ),
-            [name, _lock_of(load), plan.target.schema, plan.target.table],
+            [name, _lock_of(load), target.schema, target.table],
         )
         connection.execute(
             sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(

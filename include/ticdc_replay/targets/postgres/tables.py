@@ -1,6 +1,6 @@
 """Tables in PostgreSQL: what its catalogue has of one, and the statements that change one."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -40,6 +40,14 @@ SELECT i.indexrelid::regclass::text, i.indisprimary,
 FROM pg_catalog.pg_index i WHERE i.indrelid = %s AND i.indisunique
 """
 
+_KEY = """
+SELECT c.conname, array(SELECT a.attname::text FROM unnest(c.conkey) k(attnum)
+                        JOIN pg_catalog.pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = k.attnum)
+FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_class t ON t.oid = c.conrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace
+WHERE n.nspname = %s AND t.relname = %s AND c.contype = 'p'
+"""
+
 
 def find_table(connection: PgConnection, target: Relation) -> FoundTable | None:
     """*target* as it is now, or None where there is no such table."""
@@ -71,8 +79,10 @@ def statement_of(target: Relation, action: Action) -> sql.Composed:
     """The statement that does *action* to *target*."""
     table = sql_of(target)
     match action:
-        case MakeTable(columns=columns, version_column=version, key=key):
+        case MakeTable(columns=columns, version_column=version, key=key, deleted_column=deleted):
             definitions = [*map(definition, columns), sql.SQL("{} bigint NOT NULL").format(sql.Identifier(version))]
+            if deleted is not None:
+                definitions.append(sql.SQL("{} boolean NOT NULL DEFAULT false").format(sql.Identifier(deleted)))
             definitions.append(sql.SQL("PRIMARY KEY ({})").format(_names(key)))
             return sql.SQL("CREATE TABLE {} ({})").format(table, sql.SQL(", ").join(definitions))
         case CreateIndex(columns=names):
@@ -97,6 +107,31 @@ def statement_of(target: Relation, action: Action) -> sql.Composed:
             return sql.SQL("UPDATE {} SET {column} = {} WHERE {} <= {} AND {column} IS NULL").format(
                 *(table, trusted(fill), sql.Identifier(version), sql.Literal(until)), column=sql.Identifier(name)
             )
+
+
+def set_key_statements(connection: PgConnection, target: Relation, key: Sequence[str]) -> Iterator[sql.Composed]:
+    """The statements that give *target* the primary key *key*, and let other columns be NULL that were in the old one."""
+    table = sql_of(target)
+    known = connection.execute(_KEY, [target.schema, target.table]).fetchone()
+    if known is not None:
+        yield sql.SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(table, sql.Identifier(known[0]))
+        for column in known[1]:
+            if column not in key:
+                yield sql.SQL("ALTER TABLE {} ALTER COLUMN {} DROP NOT NULL").format(table, sql.Identifier(column))
+    yield sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(table, _names(key))
+
+
+def rename_statements(names: Mapping[Relation, Relation]) -> Iterator[sql.Composed]:
+    """The statements that give each table of *names* its new name, by names of no table: two may swap theirs."""
+    between = {old: f"ticdc_replay_renamed_{number}" for number, old in enumerate(names)}
+    for old, name in between.items():
+        yield sql.SQL("ALTER TABLE {} RENAME TO {}").format(sql_of(old), sql.Identifier(name))
+    for old, new in names.items():
+        table = Relation(old.schema, between[old])
+        if old.schema != new.schema:
+            yield sql.SQL("ALTER TABLE {} SET SCHEMA {}").format(sql_of(table), sql.Identifier(new.schema))
+        named = sql_of(Relation(new.schema, table.table))
+        yield sql.SQL("ALTER TABLE {} RENAME TO {}").format(named, sql.Identifier(new.table))
 
 
 def definition(column: ColumnDefinition) -> sql.Composed:

@@ -14,7 +14,7 @@ from ticdc_replay.domain.errors import UnrepresentableValueError
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.files import file_errors
 from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
-from ticdc_replay.targets.mirror.planning.staged_rows import VERSION
+from ticdc_replay.targets.mirror.planning.staged_rows import PUT, VERSION
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.stager import way_on
 from ticdc_replay.targets.postgres.stage import TOO_WIDE
@@ -29,16 +29,18 @@ _BLOCKS = "SELECT pg_catalog.pg_relation_size({}::regclass) / current_setting('b
 
 
 class WideRow(NamedTuple):
-    """A staged row: its table, its place there, and its identity (version and key, in the types of staging)."""
+    """A staged row: its table, its place there, whether it is a put, and its identity (version and key, in the types of
+    staging)."""
 
     stage: str
     place: str
+    put: bool
     identity: tuple[Any, ...]
 
 
 def wide_rows(connection: PgConnection, plan: TablePlan, stages: tuple[str, ...], insert: Insert) -> list[WideRow]:
     """The rows of *stages* without room for *insert*. The caller undoes what it inserts."""
-    columns = [VERSION, *(column.staged for column in plan.key)]
+    columns = [PUT, VERSION, *(column.staged for column in plan.key)]
     found = []
     for stage in stages:
         table = sql.Identifier(LEDGER_SCHEMA, stage)
@@ -48,7 +50,7 @@ def wide_rows(connection: PgConnection, plan: TablePlan, stages: tuple[str, ...]
             query = sql.SQL("SELECT {} FROM {} WHERE ctid = {}").format(
                 sql.SQL(", ").join(map(sql.Identifier, columns)), table, sql.Literal(place)
             )
-            found += [WideRow(stage, place, identity) for identity in connection.execute(query)]
+            found += [WideRow(stage, place, put, tuple(identity)) for put, *identity in connection.execute(query)]
     return found
 
 
@@ -87,12 +89,12 @@ def set_aside(connection: PgConnection, load: Load, plan: TablePlan, rows: list[
     filesystem, root = load.artifacts.open().arrow_filesystem()
     name = f"{load.folder}/quarantine/wide_{load.tables.index(plan.source):05d}.parquet"
     quarantine = ValueQuarantine(filesystem, root, name)
-    sought = {row.identity for row in rows}
+    sought = {(row.put, row.identity) for row in rows}
     for piece in plan.pieces:
         types = {column.source: column.type for column in piece.columns}
         key = [column.source for column in plan.key]
         for file in piece.version.files:
-            path = load.file_name(file)
+            path = load.file_name(file, table=plan.source)
             with file_errors(f"read {path}"), pq.ParquetFile(f"{root}/{path}", filesystem=filesystem) as opened:
                 for batch in opened.iter_batches(batch_rows(opened.metadata), columns=narrow_columns(plan.handle_key)):
                     put = is_put(batch)
@@ -102,7 +104,7 @@ def set_aside(connection: PgConnection, load: Load, plan: TablePlan, rows: list[
                     refused = [
                         Refused(at, "", TOO_WIDE)
                         for at, (identity, stays) in enumerate(zip(identities, put.to_pylist(), strict=True))
-                        if stays and identity in sought
+                        if (stays, identity) in sought
                     ]
                     if refused and not load.quarantine_values:
                         raise UnrepresentableValueError(

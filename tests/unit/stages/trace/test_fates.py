@@ -106,7 +106,13 @@ def test_a_table_that_was_forgotten() -> None:
 
 def test_targets_that_keep_every_version_or_the_last_of_each_window() -> None:
     loads = LOADED | {"b": RunLoad("outdated", 2)}
-    every, last = FoundRow(where="f", keeps="all"), FoundRow(where="f", keeps="window")
+    every, last = (FoundRow(where="f", keeps=keeps, not_looked="files") for keeps in ("all", "window"))
     assert judged(HISTORY, every, loads) == ["held", "held", "replaced", "held"]
     assert judged(HISTORY, last, loads) == ["folded", "held", "replaced", "held"]
     assert judged(HISTORY, every, loads, {("c", place(21)): "why"})[-1] == "set_aside"
+
+
+def test_a_history_that_was_looked_at_lacks_what_is_newer_than_its_newest_version() -> None:
+    assert judged(HISTORY, FoundRow(where="t", keeps="all", version=21, is_deleted=True)) == ["held"] * 4
+    assert judged(HISTORY, FoundRow(where="t", keeps="all", version=11)) == ["held", "held", "held", "missing"]
+    assert judged(HISTORY, FoundRow(where="t", keeps="all")) == ["missing"] * 4

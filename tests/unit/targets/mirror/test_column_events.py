@@ -12,8 +12,9 @@ from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.changes import BreakingChange, ColumnDropped, ColumnRenamed, TableChanges
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.targets.lake.dialect import lake_dialect
-from ticdc_replay.targets.mirror.planning.column_events import ColumnEvents, Now, events_of, mapped
+from ticdc_replay.targets.mirror.planning.column_events import ColumnEvents, NameUse, Now, events_of, mapped, settled
 from ticdc_replay.targets.mirror.planning.moved_columns import moves_to, refuse_mixed
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan, plan_table
 from ticdc_replay.targets.mirror.planning.tables import (
@@ -146,9 +147,38 @@ def test_a_column_that_ended_before_another_one_took_its_name_leaves_nothing_beh
     assert (after.columns, after.added_columns) == ({}, {})
 
 
+def kept(commit_ts: int, name: str, since: int = 0) -> ColumnEvent:
+    return ColumnEvent(commit_ts, 0, name, name, since)
+
+
+def test_a_kept_column_is_found_by_its_name_until_another_one_takes_it() -> None:
+    events = (renamed(20, "a", "b"), kept(30, "b"))
+    assert ColumnEvents(events).now("a", 10) == Now("b")
+    assert ColumnEvents(events).now("b", 25) == Now("b")
+    for later in (renamed(40, "c", "B"), renamed(40, "b", "c"), kept(40, "b", since=35)):
+        assert ColumnEvents((*events, later)).now("a", 10) == Now(None)
+        assert ColumnEvents((*events, later)).now("b", 30) != Now(None)
+
+
+def test_a_kept_column_goes_with_the_first_use_of_its_name_after_it() -> None:
+    events = (kept(30, "b"), kept(50, "c"))
+    assert settled(events, [NameUse("b", 30), NameUse("c", 20)]) == events
+    gone = settled(events, [NameUse("B", 31)])
+    assert gone == (ColumnEvent(30, 0, "b", None, 0), events[1])
+    assert not gone[0].is_in(events)
+    assert gone[0].is_in(gone)
+    assert events[0].is_in(gone), "a DDL that was followed stays as it was followed"
+
+
 def plan_of(changelog: Changelog, *events: ColumnEvent) -> TablePlan:
-    load = SimpleNamespace(index=changelog.write(), stopping=frozenset())
-    config = SimpleNamespace(db_schema=None, rules=MIRROR, commit_ts_column="_commit_ts", place_column="_place")
+    load = SimpleNamespace(index=changelog.write(), stopping=frozenset(), drop_column=None)
+    config = SimpleNamespace(
+        names_of=lambda table: (table.schema, table.table),
+        rules=MIRROR,
+        commit_ts_column="_commit_ts",
+        place_column="_place",
+        marker=None,
+    )
     source = table("s.t", {}).name
     return plan_table(cast(Any, load), cast(Any, config), lake_dialect("Test"), source, Floor(0, 0), events)
 
@@ -220,3 +250,11 @@ def test_rows_whose_key_was_moved_by_a_window_without_rows_say_what_to_do(tmp_pa
     (line,) = plan.conflicts
     assert "dropped or renamed id: give its mirror this primary key" in line
     assert plan.key == ()
+
+
+@pytest.mark.parametrize("statement", ["DROP COLUMN c", "RENAME COLUMN c TO d"])
+def test_windows_by_offset_stop_where_columns_move(tmp_path: Path, statement: str) -> None:
+    schema = table("s.t", {"id": INT, "c": TEXT})
+    changelog = Changelog(tmp_path, 0, 100, order="place").rows(schema, [put(10, id=1, c="x")])
+    changelog.knows(definition_from_sql(schema.name, "CREATE TABLE t (id INT PRIMARY KEY, c TEXT)"))
+    assert plan_of(changelog.ddl(50, f"ALTER TABLE t {statement}", table="s.t")).stops

@@ -4,7 +4,7 @@ Windows come in any order, so rows of an older definition may come after the DDL
 The ledger keeps such DDL. A column of a definition is followed through all of it that came after the definition held.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -43,18 +43,25 @@ class ColumnEvents:
 
     def now(self, name: str, held_ts: int) -> Now:
         """What became of the column *name* of a definition that held at *held_ts* (TSO), after the DDL of this commitTs."""
+        is_kept = False
         for event in self._events:
             if event.commit_ts <= held_ts:
                 continue
+            if is_kept and folded(name) in (folded(event.name), folded(event.to or "")):
+                return Now(None)  # of another column: the upstream dropped this one before
             if folded(event.name) == folded(name):
                 if event.since > held_ts:
                     return Now(None, event.since)
                 if event.to is None:
                     return Now(None)
-                name, held_ts = event.to, event.commit_ts
+                name, held_ts, is_kept = event.to, event.commit_ts, event.keeps
             elif event.to is not None and folded(event.to) == folded(name):
                 return Now(None, event.commit_ts)
         return Now(name)
+
+    def known(self, event: ColumnEvent) -> ColumnEvent:
+        """*event*, which is one of them, as they have it."""
+        return next(each for each in self._events if each.key == event.key)
 
     def since(self, name: str, since: int) -> int:
         """When (TSO) the column was added that is called *name* since *since*; 0 for ever, or for unknown."""
@@ -75,14 +82,41 @@ class ColumnEvents:
         }
 
 
-def events_of(changes: Iterable[TableChanges], handle_keys: Iterable[Sequence[str]]) -> tuple[ColumnEvent, ...]:
-    """The events of *changes*, without those of columns in one of *handle_keys*: they stop a load."""
+def events_of(
+    changes: Iterable[TableChanges], handle_keys: Iterable[Sequence[str]], *, keeps: bool = False
+) -> tuple[ColumnEvent, ...]:
+    """The events of *changes*, without those of columns in one of *handle_keys*: they stop a load. *keeps*: the mirror keeps
+    dropped columns."""
     key = {folded(name) for names in handle_keys for name in names}
     return tuple(
-        ColumnEvent(entry.commit_ts, number, change.name, getattr(change, "to", None), change.since)
+        ColumnEvent(
+            entry.commit_ts,
+            number,
+            change.name,
+            change.to if isinstance(change, ColumnRenamed) else change.name if keeps else None,
+            change.since,
+        )
         for entry in changes
         for number, change in enumerate(entry.changes)
         if isinstance(change, ColumnDropped | ColumnRenamed) and folded(change.name) not in key
+    )
+
+
+class NameUse(NamedTuple):
+    """That the upstream's table has a column called ``name`` at ``ts`` (TSO)."""
+
+    name: str
+    ts: int
+
+
+def settled(events: Iterable[ColumnEvent], uses: Iterable[NameUse]) -> tuple[ColumnEvent, ...]:
+    """*events*, of which those keep a column no more whose name *uses* show at another one: the upstream had dropped it."""
+    newest: dict[str, int] = {}
+    for use in uses:
+        newest[folded(use.name)] = max(newest.get(folded(use.name), 0), use.ts)
+    return tuple(
+        event.dropped if event.keeps and newest.get(folded(event.name), 0) > event.commit_ts else event
+        for event in events
     )
 
 
@@ -106,6 +140,29 @@ def mapped(
     the window.
     """
     return [_mapped(index, part, events, changes) for part in _parts(index, version, events, changes)]
+
+
+def uses_of(
+    index: ChangelogIndex,
+    versions: Iterable[TableVersion],
+    events: Sequence[ColumnEvent],
+    changes: Sequence[TableChanges],
+) -> Iterator[NameUse]:
+    """Where *versions* and *changes* of the window, and the *events* of all windows, show that a column has a name."""
+    known = ColumnEvents(events)
+    for version in versions:
+        for part in _parts(index, version, known, changes):
+            yield from (NameUse(column.name, held_ts(index, part)) for column in version.schema.columns)
+    for event in events:
+        yield NameUse(event.name, event.commit_ts)
+        if event.to is not None and not event.keeps:
+            yield NameUse(event.to, event.commit_ts + 1)
+    for entry in changes:
+        for change in entry.changes:
+            if isinstance(change, ColumnAdded):
+                yield NameUse(change.column.name, entry.commit_ts + 1)
+            elif isinstance(change, TableCreated) and change.schema is not None:
+                yield from (NameUse(column.name, entry.commit_ts + 1) for column in change.schema.columns)
 
 
 def held_ts(index: ChangelogIndex, version: TableVersion) -> int:

@@ -62,6 +62,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """Cells of the changelog, which passed ``checks_of``, as the ``staged_arrow_type`` of a type."""
     takes_exact: Callable[[str, bytes], bool] = takes_no_exact
     """Whether a column of a type, whose ``staged_arrow_type`` is text, takes a wire text that no typed cell stands for."""
+    boolean: str = "boolean"
+    """The type of a column that is true or false."""
 
     def wider(self, first: str, second: str) -> str | None:
         """The one of the two types that holds the other's values, or None."""

@@ -1,8 +1,10 @@
 """Brings a mirror table to the form of a plan: makes it, adds and widens columns, or reports what does not fit."""
 
 from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 from ticdc_replay.domain.errors import PolicyStopError, TargetMismatchError
+from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.targets.mirror.planning import form
 from ticdc_replay.targets.mirror.planning.table_plan import PlannedPiece, TablePlan
@@ -27,10 +29,10 @@ from ticdc_replay.targets.mirror.planning.window_ddl import AddedColumn, FormCol
 def unfollowed_changes(plan: TablePlan, observed: Observed) -> list[str]:
     """The changes of the window that a mirror can't or, by policy, may not follow, one line each."""
     lines = [*plan.stops]
-    known = {event.key for event in observed.state.events} if observed.state is not None else set()
+    known = observed.state.events if observed.state is not None else ()
     key = observed.found.primary_key if observed.found is not None else ()
     for moved in plan.moved:
-        if moved.event.key not in known and plan.dialect.fit_column(moved.event.name) in key:
+        if not moved.event.is_in(known) and plan.dialect.fit_column(moved.event.name) in key:
             lines += moved.stops
     for column in new_columns(plan, observed.state):
         older_rows = plan.created_ts is None or any(column.target not in _targets(plan, piece) for piece in plan.pieces)
@@ -83,7 +85,9 @@ def _alter(plan: TablePlan, observed: Observed, table: FoundTable) -> list[Mirro
     for column in form.wanted(plan, observed.state):
         found = table.column(column.target)
         if found is None:
-            if _may_add(plan, column, observed):
+            if folded(column.target) in plan.kept:
+                steps += _add_kept(plan, column, observed.state)
+            elif _may_add(plan, column, observed):
                 steps.append(_add_column(plan, column, observed.state))
             else:
                 differences.append(f"column {column.target} {column.type} is missing")
@@ -123,6 +127,21 @@ def refuse_others(target: Relation, state: TableState, pipeline: str, same_upstr
         )
 
 
+def refuse_other_deletes(target: Relation, source: TableName, state: TableState, deleted_column: str | None) -> None:
+    """Raise TargetMismatchError if *target* keeps deleted rows in another way than in *deleted_column*, None for not at all:
+    what it has of deletes is in rows, or in its tombstones."""
+    if state.deleted_column != deleted_column:
+
+        def words(column: str | None) -> str:
+            return "`deletes: hard`" if column is None else f"`deletes: soft` with `deleted_column: {column}`"
+
+        raise TargetMismatchError(
+            f"target table {target} was made with {words(state.deleted_column)}, and the target has {words(deleted_column)}: "
+            f"give that back, or build the mirror again: `ticdc-replay mirror rebuild <pipeline> {source}`. Without changelogs, "
+            f"drop the table, run `ticdc-replay mirror forget <pipeline> {source}`, and load its windows again"
+        )
+
+
 def _mismatch(plan: TablePlan, differences: list[str]) -> TargetMismatchError:
     return TargetMismatchError(
         f"target table {plan.target} does not fit {plan.source}:\n- "
@@ -140,6 +159,24 @@ def default_of(plan: TablePlan, state: TableState | None, target: str) -> str | 
             return column.fill
     recorded = state.added_columns.get(target) if state is not None else None
     return recorded.fill if recorded is not None else None
+
+
+class KeptColumn(NamedTuple):
+    """A column of the mirror that the upstream has dropped: rows up to ``until_ts`` (TSO) have values of their own, or show
+    ``fill``, an SQL literal (None for NULL), if they lack the column; later rows have NULL."""
+
+    name: str
+    until_ts: int
+    fill: str | None
+
+
+def kept_columns(plan: TablePlan, found: FoundTable, state: TableState | None) -> list[KeptColumn]:
+    """The columns of the mirror *found* that it keeps."""
+    return [
+        KeptColumn(column.name, plan.kept[folded(column.name)], default_of(plan, state, column.name))
+        for column in found.columns
+        if folded(column.name) in plan.kept
+    ]
 
 
 def new_columns(plan: TablePlan, state: TableState | None) -> Iterator[AddedColumn]:
@@ -191,6 +228,11 @@ def _differences(plan: TablePlan, found: FoundTable, state: TableState | None) -
     if version is None or (version.type, version.not_null) != ("bigint", True):
         has = "missing" if version is None else version.type + (" NOT NULL" if version.not_null else "")
         yield f"column {plan.version_column} is {has}; bigint NOT NULL is needed"
+    if plan.deleted_column is not None:
+        deleted = found.column(plan.deleted_column)
+        if deleted is None or (deleted.type, deleted.not_null) != (plan.dialect.boolean, True):
+            has = "missing" if deleted is None else deleted.type + (" NOT NULL" if deleted.not_null else "")
+            yield f"column {plan.deleted_column} is {has}; boolean NOT NULL is needed, false in rows that are not deleted"
     if state is not None and None not in (state.topic_id, plan.topic_id) and state.topic_id != plan.topic_id:
         yield (
             f"its rows are ordered by their place in the topic with id {state.topic_id}, and those of the window are of the "
@@ -215,7 +257,7 @@ def _differences(plan: TablePlan, found: FoundTable, state: TableState | None) -
             yield f"column {column.name} is generated"
         if column.name in wanted and column.loose:
             yield f"column {column.name} has a collation that takes different texts as equal"
-        if column.name in wanted or column.name == plan.version_column:
+        if column.name in wanted or column.name in (plan.version_column, plan.deleted_column):
             continue
         if not form.is_explained(plan, state, column.name) and not _is_older(plan, state):
             yield f"column {column.name} is not in the rows of the window"
@@ -227,7 +269,8 @@ def _create(plan: TablePlan, state: TableState | None) -> Iterator[MirrorStep]:
         for name, type_name in form.columns_to_make(plan, state).items()
     )
     key = tuple(column.target for column in plan.key)
-    yield MirrorStep(MakeTable(columns, plan.version_column, key), f"CREATE TABLE {plan.target}")
+    make = MakeTable(columns, plan.version_column, key, plan.deleted_column)
+    yield MirrorStep(make, f"CREATE TABLE {plan.target}")
     for unique in plan.unique_keys:
         yield MirrorStep(CreateIndex(unique))
 
@@ -241,6 +284,24 @@ def _add_column(plan: TablePlan, column: FormColumn, state: TableState | None) -
     if not is_known and plan.schema_ts >= plan.floor_ts:
         text += "; what older rows show is filled in when the window of its DDL is loaded"
     return MirrorStep(MakeColumn(ColumnDefinition(column.target, column.type, default)), text)
+
+
+def _add_kept(plan: TablePlan, column: FormColumn, state: TableState | None) -> Iterator[MirrorStep]:
+    """Make a column that the upstream has dropped, for rows from before: rows from after its DROP show no default."""
+    yield MirrorStep(
+        MakeColumn(ColumnDefinition(column.target, column.type)), f"ADD COLUMN {column.target} {column.type}, kept"
+    )
+    recorded = state.added_columns.get(column.target) if state is not None else None
+    added = next((each for each in new_columns(plan, state) if each.target == column.target), recorded)
+    if added is not None and added.fill is not None:
+        yield from _fill(plan, column.target, added.fill, added.commit_ts)
+
+
+def _fill(plan: TablePlan, column: str, fill: str, until_ts: int) -> Iterator[MirrorStep]:
+    yield MirrorStep(
+        FillColumn(column, fill, plan.version_column, until_ts), f"UPDATE {column} = {fill} in rows up to {until_ts}"
+    )
+    yield MirrorStep(ChangeDefault(column, fill))
 
 
 def _unfillable(plan: TablePlan, state: TableState | None, table: FoundTable) -> Iterator[str]:
@@ -259,8 +320,4 @@ def _fill_older_rows(plan: TablePlan, observed: Observed, table: FoundTable) -> 
     for column in new_columns(plan, observed.state):
         if table.column(column.target) is None or column.fill is None:
             continue
-        yield MirrorStep(
-            FillColumn(column.target, column.fill, plan.version_column, column.commit_ts),
-            f"UPDATE {column.target} = {column.fill} in rows up to {column.commit_ts}",
-        )
-        yield MirrorStep(ChangeDefault(column.target, column.fill))
+        yield from _fill(plan, column.target, column.fill, column.commit_ts)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from ticdc_replay.config.target_rules import REBUILD
+from ticdc_replay.domain.tables import folded
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import FoundTable, KnownColumn, TableState
@@ -26,7 +27,10 @@ def fit_of(plan: TablePlan, column: FormColumn, state: TableState | None) -> Fit
     needed = column.in_rows or any(added.target == column.target and added.fill is not None for added in plan.added)
     unneeded: Fit = "apart" if needed else "left out"
     known = state.columns.get(column.target)
-    if known is None or (known.commit_ts < state.whole_ts and not known.in_rows and column.in_rows):
+    is_kept = folded(column.target) in plan.kept  # newer definitions lack it, and the mirror does not
+    if is_kept and known is None:
+        return "unknown"
+    if known is None or (not is_kept and known.commit_ts < state.whole_ts and not known.in_rows and column.in_rows):
         # A newer definition lacks it, also if its ADD is known. Values from before would stay under the old name.
         return unneeded if column.commit_ts < state.whole_ts else "unknown"
     if column.since > known.commit_ts:
@@ -82,7 +86,8 @@ def conflicts(plan: TablePlan, state: TableState | None, table: FoundTable | Non
         return
     own_columns = {column.target for column in plan.form}
     for name, known in state.columns.items():
-        if name not in own_columns and known.in_rows and known.commit_ts <= plan.whole_ts:
+        is_kept = folded(name) in plan.kept
+        if name not in own_columns and not is_kept and known.in_rows and known.commit_ts <= plan.whole_ts:
             yield _line(plan, state, name, "lacking", plan.whole_ts, known.type, known.commit_ts)
     key = sorted(column.target for column in plan.key)
     known_key = sorted(name for name, known in state.columns.items() if known.in_key)
@@ -92,7 +97,10 @@ def conflicts(plan: TablePlan, state: TableState | None, table: FoundTable | Non
 
 
 def is_explained(plan: TablePlan, state: TableState | None, name: str) -> bool:
-    """Whether the mirror may have the column *name* that the window lacks: DDL added it later, or rows have never had it."""
+    """Whether the mirror may have the column *name* that the window lacks: DDL added it later, rows have never had it, or the
+    mirror keeps it."""
+    if folded(name) in plan.kept:
+        return True
     known = state.columns.get(name) if state is not None else None
     return known is not None and (known.commit_ts > plan.whole_ts or not known.in_rows)
 

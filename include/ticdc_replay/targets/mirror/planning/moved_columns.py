@@ -32,11 +32,11 @@ def moves_to(plan: TablePlan, observed: Observed) -> tuple[list[ColumnMove], Obs
     """
     moves: list[ColumnMove] = []
     state, found = observed.state, observed.found
-    known = {event.key for event in state.events} if state is not None else set()
-    later = ColumnEvents(state.events if state is not None else ())
+    known = state.events if state is not None else ()
+    later = ColumnEvents(known)
     everything = ColumnEvents((*plan.events, *(each.event for each in plan.moved)))
     arrived: set[tuple[int, str, str]] = set()
-    for event in (each.event for each in plan.moved if each.event.key not in known):
+    for event in (each.event for each in plan.moved if not each.event.is_in(known)):
         to = None
         if event.to is not None:
             now = later.now(event.to, event.commit_ts)
@@ -50,9 +50,17 @@ def moves_to(plan: TablePlan, observed: Observed) -> tuple[list[ColumnMove], Obs
         column = _name_in(found, plan.dialect.fit_column(event.name)) if is_there else None
         if to is not None and (event.since, folded(event.name), to) in arrived:
             column = to  # an event of this window has brought it to its last name
+        if event.keeps and column is not None:
+            to = column  # as the mirror spells it
         names = {each.name for each in found.columns} if found is not None else set()
-        step = _step(column, to) if column in names and column != to and _is_older(column, event, state) else None
-        if step is not None and column is not None and _ended_before(column, event, state):
+        was_kept = any(each.key == event.key and each.keeps for each in known)
+        step = None
+        if column in names and column != to and (was_kept or _is_older(column, event, state)):
+            step = _step(column, to)
+        if step is not None and was_kept and state is not None and event.commit_ts < state.form_floor_ts:
+            raise _kept_below_floor(plan, event, column)
+        is_concerned = step is not None or (event.keeps and column in names)
+        if is_concerned and column is not None and _ended_before(column, event, state):
             raise _apart(plan, event, column, event.since)
         if to in names - {column} and (step is not None or _is_older(to, event, state)):
             if step is None or not _came_by(to, event, state):
@@ -161,6 +169,15 @@ def _may_be_older(column: str | None, event: ColumnEvent, state: TableState | No
 
 def _what(event: ColumnEvent) -> str:
     return "dropped" if event.to is None else "renamed"
+
+
+def _kept_below_floor(plan: TablePlan, event: ColumnEvent, column: str | None) -> PolicyStopError:
+    """A person may have brought another table to this name since: then the column is not the one that was kept."""
+    return PolicyStopError(
+        f"{plan.source}: the upstream has another column {event.name} than the one that {plan.target} keeps since it was dropped "
+        f"at {describe(event.commit_ts)}, below the mirror's floor. Drop the column {column} of the mirror and load again; if it "
+        "is the other column already, as after a RENAME TABLE by hand, delete the entry in column_events of the ledger instead"
+    )
 
 
 def _apart(plan: TablePlan, event: ColumnEvent, name: str, unseen_ts: int) -> PolicyStopError:

@@ -74,7 +74,7 @@ def stage_rows(
         return pc.if_else(put, after, pc.struct_field(batch["before"], [column.source])) if whole else after
 
     cells = {column.source: cells_of(column) for column in piece.columns}
-    refused, taken = _refused(batch, put, cells, piece, dialect, check_json)
+    refused, taken = _refused(batch, put, cells, piece, dialect, check_json, whole)
     rows = [keys["version"].combine_chunks(), put]
     at = pa.array(range(batch.num_rows), pa.int64())
     if refused:
@@ -126,19 +126,29 @@ def _refused(
     piece: StagePiece,
     dialect: Dialect,
     check_json: bool,
+    whole: bool,
 ) -> tuple[list[Refused], _Texts]:
-    """What the target can't hold, and exact texts that it takes."""
+    """What the target can't hold, and exact texts that it takes. Of a delete only the key counts: its other such cells become
+    NULL in *cells*."""
     refused: list[Refused] = []
     for column in piece.columns:
         array = cells[column.source]
-        for check, reason in dialect.checks_of(column.type, array.type):
-            refused += [Refused(at, column.source, reason) for at in pc.indices_nonzero(check(array)).to_pylist()]
+        found = [
+            Refused(at, column.source, reason)
+            for check, reason in dialect.checks_of(column.type, array.type)
+            for at in pc.indices_nonzero(check(array)).to_pylist()
+        ]
         if check_json and column.type == "json":
-            refused += [Refused(at, column.source, "text that is not JSON") for at in _not_json(array)]
+            found += [Refused(at, column.source, "text that is not JSON") for at in not_json(array)]
+        if whole and found and not column.is_key:
+            deleted = pc.and_(pc.invert(put), pa.array(np.isin(np.arange(len(put)), [each.position for each in found])))
+            cells[column.source] = pc.if_else(deleted, None, array)
+            found = [each for each in found if put[each.position].as_py()]
+        refused += found
     refused += _too_long_keys(cells, piece, dialect)
     exact, taken = rows["_exact"], _Texts()
     if exact.null_count < rows.num_rows:
-        refused += _refused_exact(exact.to_pylist(), put, piece, dialect, taken)
+        refused += _refused_exact(exact.to_pylist(), put, piece, dialect, taken, whole)
     return refused, taken
 
 
@@ -161,27 +171,33 @@ def _refused_exact(
     piece: StagePiece,
     dialect: Dialect,
     taken: _Texts,
+    whole: bool,
 ) -> list[Refused]:
     """Cells that no typed value stands for: zero dates, numbers out of range and the like; those that the target takes are
-    put into *taken*."""
+    put into *taken*. Of a delete, which is *whole* or not, only its key is needed."""
     needed = {True: {f"after.{column.source}" for column in piece.columns}}
     needed[False] = {f"before.{name}" for name in piece.fold.handle_key}
-    takers = {f"after.{column.source}": column.type for column in piece.columns if not column.is_key}
+    sides = {True: "after", False: "before"} if whole else {True: "after"}
+    takers = {
+        stays: {f"{side}.{column.source}": column.type for column in piece.columns if not column.is_key}
+        for stays, side in sides.items()
+    }
     refused = []
     for position, cells in enumerate(exact):
         for name, text in cells or ():
-            if name not in needed[put[position].as_py()]:
-                continue
+            stays = put[position].as_py()
             source = name.partition(".")[2]
-            if name in takers and dialect.takes_exact(takers[name], text):
+            type_name = takers.get(stays, {}).get(name)
+            if type_name is not None and dialect.takes_exact(type_name, text):
                 taken.setdefault(source, {})[position] = text.decode()
-            else:
+            elif name in needed[stays]:
                 shown = text.decode(errors="backslashreplace")[:200]
                 refused.append(Refused(position, source, f"the value {shown!r}"))
     return refused
 
 
-def _not_json(texts: pa.Array) -> list[int]:
+def not_json(texts: pa.Array) -> list[int]:
+    """The positions of *texts* that are not JSON; where a check of the dialect finds that, too, it may be left out."""
     positions = []
     for at, text in enumerate(texts.to_pylist()):
         try:

@@ -1,24 +1,35 @@
 """What a load needs of one mirror table: its columns and keys, and the DDL of the window that it has to follow."""
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import msgspec
 
 from ticdc_replay.changelog.files.index import ChangelogIndex, TableVersion
 from ticdc_replay.changelog.files.version_order import VersionOrder
-from ticdc_replay.config.target_rules import MIRROR
-from ticdc_replay.domain.tables import TableName
+from ticdc_replay.config.target_rules import MIRROR, with_drop_column
+from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.schemas.changes import TableChanges, TableCreated
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.ddl import Emptied, emptied_by
-from ticdc_replay.targets.mirror.planning.column_events import ColumnEvents, MappedVersion, events_of, held_ts, mapped
+from ticdc_replay.targets.mirror.planning.column_events import (
+    ColumnEvents,
+    MappedVersion,
+    NameUse,
+    events_of,
+    held_ts,
+    mapped,
+    settled,
+    uses_of,
+)
 from ticdc_replay.targets.mirror.planning.columns import columns_of, one_handle_key, unique_keys
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
 from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA, MirrorSection
 from ticdc_replay.targets.mirror.planning.staged_rows import StageColumn
-from ticdc_replay.targets.mirror.planning.tables import ColumnEvent, Relation
+from ticdc_replay.targets.mirror.planning.tables import ColumnEvent, KnownColumn, Relation, kept_since
 from ticdc_replay.targets.mirror.planning.window_ddl import (
     AddedColumn,
     Floor,
@@ -73,6 +84,9 @@ class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
     added: tuple[AddedColumn, ...]
     widened: tuple[WidenedColumn, ...]
     moved: tuple[MovedColumn, ...]
+    kept: dict[str, int]
+    """The columns that the mirror keeps although the upstream dropped them, by their folded names in the mirror, with the
+    commitTs up to which rows have values of their own; later rows have NULL."""
     events: tuple[ColumnEvent, ...]
     """The dropped and renamed columns that the mirror knew when the load was planned."""
     unseen: tuple[str, ...]
@@ -89,6 +103,8 @@ class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Row versions that are not looked at, because their schema had ended before the floor."""
     dropped_ts: int = 0
     """What of the floor the target remembers of databases that were dropped, where the mirror does not exist yet."""
+    deleted_column: str | None = None
+    """As ``TableState.deleted_column``."""
 
     @property
     def next_floor_ts(self) -> int:
@@ -119,7 +135,13 @@ class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 def target_of(config: MirrorSection, dialect: Dialect, table: TableName) -> Relation:
     """The mirror table of *table*."""
-    return Relation(dialect.fit(config.db_schema or table.schema), dialect.fit(table.table))
+    schema, name = config.names_of(table)
+    return Relation(dialect.fit(schema), dialect.fit(name))
+
+
+def deleted_column_of(config: MirrorSection, dialect: Dialect) -> str | None:
+    """The column in which mirrors mark deleted rows; None as ``MirrorSection.marker`` has it."""
+    return None if config.marker is None else dialect.fit(config.marker)
 
 
 def tombstones_of(target: Relation, dialect: Dialect) -> Relation:
@@ -135,9 +157,10 @@ def plan_table(
     table: TableName,
     floor: Floor,
     events: tuple[ColumnEvent, ...] = (),
+    known: Mapping[str, KnownColumn] = MappingProxyType({}),
 ) -> TablePlan:
     """The plan for *table*, with nothing from below *floor*; its handle key is empty if it has none. *events* are the
-    dropped and renamed columns that its mirror knows.
+    dropped and renamed columns that its mirror knows, *known* its columns.
 
     Schemas that ended and DDL that ran below the floor are history. A TRUNCATE or DROP that is followed raises the
     floor: only what comes after it counts, and after a TRUNCATE the older columns.
@@ -154,20 +177,22 @@ def plan_table(
     version_column = dialect.fit(getattr(config, version_option))
     handle_keys = [version.schema.handle_key for version in index.versions_of(table)]
     followed = tuple(event for event in events if event.commit_ts >= form_floor_ts)
+    rules = with_drop_column(config.rules, load.drop_column)
 
-    def laid_out() -> tuple[_Layout, WindowDdl]:
-        known = ColumnEvents((*followed, *(events_of(form_changes, handle_keys) if index.order == "commit_ts" else ())))
-        layout = _layout(index, table, Floor(floor_ts, form_floor_ts), form_changes, known)
+    def laid_out() -> tuple[_Layout, WindowDdl, tuple[ColumnEvent, ...]]:
+        everything = _events(load, table, events, form_changes, handle_keys, known, dialect)
+        since_floor = ColumnEvents(event for event in everything if event.commit_ts >= form_floor_ts)
+        layout = _layout(index, table, Floor(floor_ts, form_floor_ts), form_changes, since_floor)
         layout.lay_out(dialect, version_column, version_option)
-        return layout, WindowDdl(load, layout.columns, dialect, config.rules, handle_keys, known, followed)
+        return layout, WindowDdl(load, layout.columns, dialect, rules, handle_keys, since_floor, followed), everything
 
-    layout, ddl = laid_out()
+    layout, ddl, everything = laid_out()
     stops, last_stops = ddl.stops(form_changes, floor_ts)
     last_ts = index.window.to_ts - 1
     if index.order == "commit_ts" and last_stops:
         changes = [entry for entry in changes if entry.commit_ts < last_ts]
         form_changes = [entry for entry in form_changes if entry.commit_ts < last_ts]
-        layout, ddl = laid_out()
+        layout, ddl, everything = laid_out()
     columns, conflicts, versions = layout.columns, layout.conflicts, [each.now for each in layout.versions]
     added = ddl.added(changes)
     changed = ddl.form(form_changes)
@@ -178,15 +203,27 @@ def plan_table(
             "parquet target, and take it out of `tables` for this one; or leave columns out by a column selector of the "
             "changefeed"
         )
+    kept = kept_since(everything, dialect.fit_column)
     moved = ddl.moved(form_changes) if index.order == "commit_ts" else ()
+    own = {each.event.key for each in moved}
+    gone = (event for event in everything if not event.is_in(events) and event.key not in own)
+    moved = (*(MovedColumn(event, ()) for event in gone), *moved)
     named = [*(column.target for column in changed), *(dialect.fit_column(each.event.to or "") for each in moved)]
     if version_column in named:
         conflicts.append(
             f"DDL makes a column {version_column}, in which the mirror holds the version: set {version_option} of the target "
             "to a name that no table has"
         )
+    deleted_column = deleted_column_of(config, dialect)
+    for name in dict.fromkeys([*(column.target for column in columns), *named]):
+        if deleted_column is not None and folded(name) == folded(deleted_column):
+            conflicts.append(
+                f"the mirror marks deleted rows in {deleted_column}, and its upstream has a column {name}: set `deleted_column` "
+                "of the target to a name that no table has"
+            )
     since = [version.schema.valid_from for version in versions]
-    since += [entry.commit_ts for entry in form_changes if ddl.form([entry]) or ddl.moved([entry])]
+    own_ts = {each.event.commit_ts for each in moved}
+    since += [entry.commit_ts for entry in form_changes if ddl.form([entry]) or entry.commit_ts in own_ts]
     newest = versions[-1] if versions else None
     topic_id = _topic_id(load, table, conflicts) if index.order == "place" else None
     if index.order == "place" and layout.loaded and index.window.from_ts < floor_ts:
@@ -223,15 +260,52 @@ def plan_table(
         added=added,
         widened=ddl.widened(changes),
         moved=moved,
+        kept=kept,
         events=events,
         unseen=(*(line for each in (*layout.versions, *layout.loaded) for line in each.unseen), *ddl.unseen(changes)),
         emptied=emptied,
         stops=stops,
         last_stops=last_stops,
         conflicts=tuple(conflicts),
-        pieces=tuple(_piece(each, versions, columns, {column.target for column in added}) for each in layout.loaded),
+        pieces=tuple(
+            _piece(each, versions, columns, {column.target for column in added}, kept) for each in layout.loaded
+        ),
         below_floor=layout.below_floor,
+        deleted_column=deleted_column,
     )
+
+
+def _events(
+    load: Load,
+    table: TableName,
+    events: tuple[ColumnEvent, ...],
+    changes: Sequence[TableChanges],
+    handle_keys: Sequence[Sequence[str]],
+    known: Mapping[str, KnownColumn],
+    dialect: Dialect,
+) -> tuple[ColumnEvent, ...]:
+    """*events*, and those of *changes*, by what is known with the window. A DDL that the mirror has followed stays as it was
+    followed, whatever the policy is now."""
+    index, recorded = load.index, {event.key: event for event in events}
+    own: tuple[ColumnEvent, ...] = ()
+    if index.order == "commit_ts":
+        own = events_of(changes, handle_keys, keeps=load.drop_column == "keep")
+    found = {
+        **recorded,
+        **{
+            event.key: msgspec.structs.replace(event, to=recorded[event.key].to) if event.key in recorded else event
+            for event in own
+        },
+    }
+    everything = tuple(found.values())
+    kept = [event for event in everything if event.keeps]
+    if not kept or index.order == "place":
+        return everything
+    uses = list(uses_of(index, index.versions_of(table), everything, changes))
+    for event in kept:
+        if (column := known.get(dialect.fit_column(event.name))) is not None:
+            uses.append(NameUse(event.name, column.commit_ts))
+    return settled(everything, uses)
 
 
 @dataclass
@@ -345,7 +419,11 @@ def _topic_id(load: Load, table: TableName, conflicts: list[str]) -> str | None:
 
 
 def _piece(
-    mapped: MappedVersion, versions: list[TableVersion], columns: tuple[PlannedColumn, ...], added: set[str]
+    mapped: MappedVersion,
+    versions: list[TableVersion],
+    columns: tuple[PlannedColumn, ...],
+    added: set[str],
+    kept: Mapping[str, int],
 ) -> PlannedPiece:
     version, own = mapped.version, mapped.sources
     newest = versions[-1].schema.valid_from
@@ -361,6 +439,9 @@ def _piece(
         tuple(
             column.source
             for column in columns
-            if column.source not in own and not explained and column.target not in added
+            if column.source not in own
+            and not explained
+            and column.target not in added
+            and folded(column.target) not in kept
         ),
     )

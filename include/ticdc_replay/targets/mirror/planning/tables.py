@@ -63,7 +63,8 @@ class KnownColumn(msgspec.Struct, frozen=True):
 
 
 class ColumnEvent(msgspec.Struct, frozen=True):
-    """A DROP or RENAME of a column. Names are the upstream's; ``to`` is None for a DROP.
+    """A DROP or RENAME of a column. Names are the upstream's; ``to`` is None for a DROP after which the mirror lacks the column,
+    and its own name for one after which the mirror keeps it.
 
     ``number`` orders the changes of a statement. The column had its name since ``since`` (TSO; 0 for ever, or for unknown).
     """
@@ -78,6 +79,20 @@ class ColumnEvent(msgspec.Struct, frozen=True):
     def key(self) -> tuple[int, str]:
         """What distinguishes it from other events, also if another decode knows more of the column."""
         return self.commit_ts, folded(self.name)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it is a DROP after which the mirror keeps the column: NULL in rows from after it."""
+        return self.to == self.name
+
+    def is_in(self, events: Iterable["ColumnEvent"]) -> bool:
+        """Whether a mirror that knows *events* has followed it. A column that is kept may still go."""
+        return any(event.key == self.key and (event.to == self.to or not event.keeps) for event in events)
+
+    @property
+    def dropped(self) -> "ColumnEvent":
+        """The DROP, if the mirror does not keep the column any more: its name has come to another one."""
+        return msgspec.structs.replace(self, to=None)
 
 
 class TableState(msgspec.Struct, frozen=True):
@@ -95,11 +110,13 @@ class TableState(msgspec.Struct, frozen=True):
     whole_ts: int
     form_floor_ts: int
     events: tuple[ColumnEvent, ...] = ()
-    """The dropped and renamed columns of its upstream, by commitTs, none from below ``form_floor_ts``."""
+    """The dropped and renamed columns of its upstream, by commitTs; from below ``form_floor_ts`` only those that it keeps."""
     is_being_dropped: bool = False
     """Whether a DROP that leaves no row is followed, and an attempt may have broken after it had dropped the table."""
     base: str = ""
     """The run of the base whose load has begun, where its rows come in a later commit than its floor; empty elsewhere."""
+    deleted_column: str | None = None
+    """The column that marks deleted rows, which stay; None where they go, and in lakes."""
 
     @property
     def needs_table(self) -> bool:
@@ -116,7 +133,7 @@ class TableState(msgspec.Struct, frozen=True):
 
     def after(self, move: "ColumnMove") -> "TableState":
         """What it is once *move* is noted."""
-        if move.event.key in {event.key for event in self.events}:
+        if move.event.is_in(self.events):
             return self
         events = with_event(self.events, move.event)
         return msgspec.structs.replace(
@@ -128,8 +145,20 @@ class TableState(msgspec.Struct, frozen=True):
 
 
 def with_event(events: Iterable[ColumnEvent], event: ColumnEvent) -> tuple[ColumnEvent, ...]:
-    """*events* and *event*, in their order."""
-    return tuple(sorted((*events, event), key=lambda each: (each.commit_ts, each.number, each.name)))
+    """*events* and *event*, in their order; in place of the one that kept its column."""
+    others = (each for each in events if each.key != event.key)
+    return tuple(sorted((*others, event), key=lambda each: (each.commit_ts, each.number, each.name)))
+
+
+def events_above(events: Iterable[ColumnEvent], form_floor_ts: int) -> tuple[ColumnEvent, ...]:
+    """Those of *events* that a mirror with this floor remembers. A column that it keeps stays explained."""
+    return tuple(event for event in events if event.commit_ts >= form_floor_ts or event.keeps)
+
+
+def kept_since(events: Iterable[ColumnEvent], fit: Callable[[str], str]) -> dict[str, int]:
+    """The columns that a mirror keeps although the upstream dropped them, by their folded names in the mirror (*fit* gives
+    these), with the commitTs (TSO) up to which rows have values of their own."""
+    return {folded(fit(event.name)): event.commit_ts for event in events if event.keeps}
 
 
 def first_since(events: Sequence[ColumnEvent], name: str, since: int) -> int:
@@ -164,11 +193,13 @@ class ColumnDefinition(msgspec.Struct, frozen=True):
 
 
 class MakeTable(msgspec.Struct, frozen=True):
-    """Make a table of *columns*, a version that every row has, and a primary key."""
+    """Make a table of *columns*, a version that every row has, and a primary key; with a *deleted_column* also that, a boolean
+    that is never NULL."""
 
     columns: tuple[ColumnDefinition, ...]
     version_column: str
     key: tuple[str, ...]
+    deleted_column: str | None = None
 
 
 class CreateIndex(msgspec.Struct, frozen=True):

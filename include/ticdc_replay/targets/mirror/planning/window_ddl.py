@@ -201,7 +201,7 @@ class WindowDdl:
         """The columns that *changes* drop and rename, in their order."""
         entries = {entry.commit_ts: entry for entry in changes}
         return tuple(
-            MovedColumn(event, self._lines(entries[event.commit_ts]))
+            MovedColumn(self._events.known(event), self._lines(entries[event.commit_ts]))
             for event in events_of(changes, [tuple(self._key)])
         )
 

@@ -1,0 +1,107 @@
+"""Lets mirrors follow a DDL that stopped a load, once everything from before it is loaded."""
+
+from typing import Any
+
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.reading import read_index
+from ticdc_replay.domain.errors import ConfigError, PolicyStopError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.tso import describe
+from ticdc_replay.domain.window import Window
+from ticdc_replay.schemas.changes import BreakingChange
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.upkeep.floor_guards import still_to_come
+from ticdc_replay.stages.upkeep.mirrors import opened_mirror
+from ticdc_replay.targets.base import Followed, Mirror, StoppingDdl
+from ticdc_replay.targets.shaped_load import refuse_renames, rename_shapes, shape_of
+
+
+def stopping_ddl(context: ReplayContext, target: str, table: TableName, at: int | None = None) -> StoppingDdl:
+    """The DDL of commitTs *at* (TSO) that stopped a load of *table* into *target* after all rows of its window; without *at*
+    the first one that the mirror has not followed.
+
+    Raises ConfigError if *target* is no mirror, or if no load was stopped so, ArtifactNotFoundError if the changelog of the
+    load was removed, and TransientError if the target is away.
+    """
+    mirror = opened_mirror(context, target)
+    floor_ts = mirror.floor_of(table)
+    ends = {
+        load.window.to_ts - 1: load.run_hash
+        for load in mirror.stopped_loads(context.pipeline.name, table)
+        if load.window.to_ts - 1 == at or (at is None and load.window.to_ts > floor_ts)
+    }
+    if not ends:
+        raise ConfigError(_not_stopped(context, table, at, floor_ts))
+    commit_ts = min(ends)
+    index = read_index(context.artifacts, ends[commit_ts])
+    return ddl_at(context, mirror, index, table, commit_ts)
+
+
+def ddl_at(
+    context: ReplayContext, mirror: Mirror[Any], index: ChangelogIndex, table: TableName, commit_ts: int
+) -> StoppingDdl:
+    """The DDL of *table* at *commit_ts* (TSO) in the changelog *index*, as *mirror* is to have it. Raises PolicyStopError for a
+    RENAME to a name with another shape."""
+    changes, own = [], [entry for entry in index.changes if entry.commit_ts == commit_ts]
+    refuse_renames(mirror.config, context.connections, own, context.pipeline.tables)
+    for entry in own:
+        shape = shape_of(mirror.config, context.connections, entry.table)
+        changes.append(entry if shape is None else shape.changes(entry))
+    return StoppingDdl(table, commit_ts, tuple(changes), tuple(context.pipeline.tables))
+
+
+def how_to_follow(context: ReplayContext, target: str, ddl: StoppingDdl) -> Followed:
+    """What ``follow`` would do; nothing is changed. Raises what it raises."""
+    mirror = opened_mirror(context, target)
+    _refuse_missing_rows(context, target, mirror, ddl)
+    return mirror.how_to_follow(context.pipeline.name, ddl)
+
+
+def follow(context: ReplayContext, target: str, ddl: StoppingDdl) -> Followed:
+    """Do to the mirrors in *target* what *ddl* did upstream, and raise their floors to just above it. Safe to repeat, also
+    after an attempt that broke anywhere.
+
+    Raises PolicyStopError if rows from before the DDL may still come (``still_to_come``), and what ``Mirror.follow`` raises.
+    """
+    mirror = opened_mirror(context, target)
+    _refuse_missing_rows(context, target, mirror, ddl)
+    followed = mirror.follow(context.pipeline.name, ddl)
+    renames = {
+        entry.table: change.other
+        for entry in ddl.changes
+        for change in entry.changes
+        if isinstance(change, BreakingChange) and change.kind == "renamed_away" and change.other is not None
+    }
+    rename_shapes(context.artifacts, mirror.config, renames)
+    return followed
+
+
+def _refuse_missing_rows(context: ReplayContext, target: str, mirror: Mirror[Any], ddl: StoppingDdl) -> None:
+    """Raise PolicyStopError if a mirror whose rows stay may still get some from before *ddl*."""
+    lines = []
+    for table in ddl.tables:
+        from_ts = mirror.floor_of(table)
+        if from_ts <= ddl.commit_ts:
+            stopped = mirror.stopped_loads(context.pipeline.name, table)
+            span = Window(from_ts, ddl.commit_ts + 1)
+            lines += [f"{table}: {line}" for line in still_to_come(context, target, table, span, stopped)]
+    if lines:
+        raise PolicyStopError(
+            f"rows from before the DDL of {ddl.table} at {describe(ddl.commit_ts)} may be still to come, and no load applies "
+            "them once it is followed:\n- " + "\n- ".join(lines) + "\nBring them in this order, then follow the DDL"
+        )
+
+
+def _not_stopped(context: ReplayContext, table: TableName, at: int | None, floor_ts: int) -> str:
+    if at is not None and at < floor_ts:
+        return f"{table}: the floor of its mirror, {describe(floor_ts)}, is above that DDL: it is followed already"
+    until, end = (str(at), str(at + 1)) if at is not None else ("<TSO>", "<TSO + 1>")
+    file = context.loaded.path
+    return (
+        f"{table}: no load into its mirror was stopped "
+        + (f"by a DDL at {describe(at)}" if at is not None else "by a DDL")
+        + " at its window's end, so rows from before the DDL may be missing. Load them first, with the commitTs that the stop "
+        f"names:\n1. ticdc-replay run {file} --from <end of the last loaded window> --to {until}\n"
+        f"2. ticdc-replay run {file} --from {until} --to {end}, which stops after the rows of that commitTs\n"
+        f"3. ticdc-replay mirror follow {file} {table}"
+    )

@@ -1,0 +1,488 @@
+"""Builds a mirror again out of changelogs: beside the old one, whose place it then takes. Kafka is not read.
+
+It begins with a base, or with the table's CREATE TABLE, and takes every window of the target's coverage from there on, each
+with the run that is loaded. Each is a load as any other, into the mirror beside (``ReplaceableMirror.beside``), so that a rebuild
+which was killed goes on where it was. Loads into the old mirror go on meanwhile: before the swap, whatever its ledger has and the
+new one lacks is loaded, too.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from ticdc_replay import jobspec
+from ticdc_replay.changelog.files.index import ChangelogIndex
+from ticdc_replay.changelog.files.reading import read_index
+from ticdc_replay.config.target_section import TargetSection
+from ticdc_replay.domain import canonical
+from ticdc_replay.domain.errors import ArtifactNotFoundError, ConfigError, PolicyStopError, TransientError
+from ticdc_replay.domain.table_patterns import TablePatterns
+from ticdc_replay.domain.tables import TableName, folded
+from ticdc_replay.domain.tso import describe
+from ticdc_replay.domain.window import Window
+from ticdc_replay.jobspec import LoadJob
+from ticdc_replay.schemas.changes import kind_of
+from ticdc_replay.schemas.ddl.reader import key_of
+from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.load.publish import coverage_of, last_load
+from ticdc_replay.stages.selection import undecoded
+from ticdc_replay.stages.set_aside import is_set_aside
+from ticdc_replay.stages.upkeep.follow import ddl_at
+from ticdc_replay.stages.upkeep.mirrors import opened_target
+from ticdc_replay.stages.window.bases import find_bases
+from ticdc_replay.stages.window.jobs import write_load_job
+from ticdc_replay.state.coverage import Coverage
+from ticdc_replay.targets.base import AppliedRun, LoadReport, Mirror, ReplaceableMirror
+from ticdc_replay.targets.load import open_target
+from ticdc_replay.targets.shaped_load import forget_shape, move_shape
+
+log = logging.getLogger(__name__)
+
+_ROUNDS = 10
+"""How often windows are caught up that were loaded into the old mirror meanwhile."""
+_REQUESTS = 16
+"""Indexes that are read at once."""
+
+Submit = Callable[[str], None]
+"""Runs the job whose spec has a URI, and waits for it."""
+Tell = Callable[[str], None]
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A changelog that a rebuilt mirror takes rows from."""
+
+    window: Window
+    run_hash: str
+    is_needed: bool
+    """Whether it may have anything of the table."""
+
+
+class RebuildPlan(msgspec.Struct, frozen=True):
+    """What a rebuild of one table loads, in its order."""
+
+    table: TableName
+    begins: str
+    """What it begins with, for people."""
+    begin_ts: int
+    """From which TSO on it needs the changes."""
+    sources: tuple[Source, ...]
+    end_ts: int
+    """Up to which TSO it has them."""
+    superseded: frozenset[str]
+    """Runs that the old mirror may have and the new one does not need: windows have a newer run, or are younger than a base."""
+
+
+class Rebuilt(msgspec.Struct, frozen=True):
+    """A mirror that was built again."""
+
+    table: str
+    windows: int
+    end_ts: int
+    lost_indexes: tuple[str, ...]
+
+
+def plan_rebuild(
+    context: ReplayContext, target: str, table: TableName, base: str | None = None, to_ts: int | None = None
+) -> RebuildPlan:
+    """What a rebuild of the mirror of *table* in *target* takes: from *base*, a run, or the newest base or CREATE TABLE, up to
+    *to_ts* (TSO), or all that is loaded.
+
+    Raises ConfigError for a target that can't be rebuilt, or a *base* that is none of the table; PolicyStopError, which names
+    each missing window, if base and changelogs do not have all changes.
+    """
+    section = _mirror(context, target).config
+    records = [
+        record
+        for record in context.state.coverage.all(context.pipeline.name)
+        if record.place == section.place
+        and TablePatterns(record.selection).wants(table.schema, table.table)
+        and (to_ts is None or record.window.to_ts <= to_ts)
+        and all(covered.quality != "left_out" for covered in record.tables if covered.table == table)
+    ]
+    superseded = {
+        record.run_hash
+        for record in records
+        if any(other.window == record.window and other.generation > record.generation for other in records)
+    }
+    # What came out of an older run's quarantine is in the newer run's rows, unless that has set something aside itself.
+    whole = {record.window for record in records if record.run_hash not in superseded and record.quality == "complete"}
+    superseded |= {
+        run
+        for record in records
+        if record.run_hash in superseded and record.window in whole
+        for run in _redrives(context, record)
+    }
+    current = sorted(
+        (record for record in records if record.run_hash not in superseded),
+        key=lambda each: (each.window, each.run_hash),
+    )
+    indexes = dict(_read(context, [record.run_hash for record in current]))
+    windows = [record for record in current if not _is_base(indexes.get(record.run_hash))]
+    begun = _begin(context, table, windows, indexes, base, to_ts)
+    if begun is None:
+        raise PolicyStopError(_no_beginning(table, windows))
+    begins, begin_ts, first = begun
+    needed = [record for record in windows if record.window.to_ts > begin_ts]
+    lacking = list(_lacking(table, needed, indexes, begin_ts))
+    if lacking:
+        raise PolicyStopError(
+            f"{table} can't be built again from {begins}: changes are missing\n- "
+            + "\n- ".join(lacking)
+            + "\nReplay these windows, or begin with a newer base: dump the upstream, run `ticdc-replay mirror seed "
+            "--only-base`, and run this command again with the --dump-base that it prints"
+        )
+    sources = [] if first is None else [Source(first.window, first.run_hash, is_needed=True)]
+    for record in needed:
+        index = indexes[record.run_hash]
+        sources.append(Source(record.window, record.run_hash, _concerns(index, table)))
+        for redrive in _redrives(context, record):
+            redriven = _index(context, redrive)
+            sources.append(Source(record.window, redrive, _concerns(redriven, table)))
+    # As they end: a window that was cut at a DDL, for the mirror to follow it, comes after its parts.
+    sources.sort(key=lambda source: (source.window.to_ts, source.window.from_ts))
+    end_ts = max([begin_ts, *(record.window.to_ts for record in needed)])
+    # Rows of other bases of the time are in the changelogs, too.
+    superseded |= {each.run_hash for each in find_bases(context) if first is None or each.run_hash != first.run_hash}
+    return RebuildPlan(table, begins, begin_ts, tuple(sources), end_ts, frozenset(superseded))
+
+
+def rebuild(
+    context: ReplayContext,
+    target: str,
+    table: TableName,
+    submit: Submit,
+    tell: Tell,
+    base: str | None = None,
+    to_ts: int | None = None,
+) -> Rebuilt:
+    """Build the mirror of *table* in *target* again as ``plan_rebuild`` has it, and let it take the place of the old one.
+
+    *submit* runs loads, *tell* shows progress. Until the swap the old mirror is as it was, and loads into it go on. Safe to
+    repeat: what is loaded is not loaded again. Raises what ``plan_rebuild``, loads and ``ReplaceableMirror.replace`` raise;
+    PolicyStopError also if the old mirror has windows that the new one can't have.
+    """
+    pipeline, mirror = context.pipeline.name, _mirror(context, target)
+    mirror.require_replaceable(pipeline, table)
+    also: set[str] = set()
+    for _ in range(_ROUNDS):
+        plan = build_beside(context, target, table, submit, tell, base, to_ts, also)
+        replaced = mirror.replace(pipeline, table, plan.superseded)
+        if not replaced.lacking:
+            beside = {(run.window, run.run_hash): run for run in mirror.applied(table)}
+            _record(context, mirror.config, plan, beside)
+            move_shape(context.artifacts, mirror.beside(table), mirror.config, table)
+            return Rebuilt(replaced.table, len(plan.sources), plan.end_ts, replaced.lost)
+        known = {source.run_hash for source in plan_rebuild(context, target, table, base, to_ts).sources}
+        unknown = [run for run in replaced.lacking if run.run_hash not in known]
+        if unknown:
+            raise PolicyStopError(_held_only_by_the_old(table, unknown, to_ts))
+        also |= {run.run_hash for run in replaced.lacking}
+        tell(f"{table}: {len(replaced.lacking)} windows were loaded meanwhile")
+    raise TransientError(
+        f"{table}: {_ROUNDS} times in a row windows were loaded while the rebuild caught up. Pause the pipeline's DAG, and "
+        "run the command again: it goes on where it is"
+    )
+
+
+def build_beside(
+    context: ReplayContext,
+    target: str,
+    table: TableName,
+    submit: Submit,
+    tell: Tell,
+    base: str | None = None,
+    to_ts: int | None = None,
+    also: Collection[str] = (),
+) -> RebuildPlan:
+    """Bring what ``plan_rebuild`` plans into a mirror of *table* beside that of *target*; the plan. Safe to repeat.
+    Runs of *also* are loaded although they seem to have nothing of the table.
+
+    Raises what ``plan_rebuild`` and loads raise, and ConfigError if a mirror beside was begun with another base.
+    """
+    mirror, plan = _mirror(context, target), plan_rebuild(context, target, table, base, to_ts)
+    _require_same_beginning(mirror, plan)
+    tell(f"{table}: from {plan.begins} to {describe(plan.end_ts)}, {len(plan.sources)} changelogs")
+    _load(context, mirror, target, plan, submit, tell, also)
+    return plan
+
+
+def abandon(context: ReplayContext, target: str, table: TableName) -> bool:
+    """Remove what a rebuild of *table* in *target* has left; whether there was anything. The mirror stays as it is."""
+    mirror = _mirror(context, target)
+    begun = mirror.abandon(table)
+    forget_shape(context.artifacts, mirror.beside(table), table)
+    return begun
+
+
+def _load(
+    context: ReplayContext,
+    mirror: ReplaceableMirror[Any],
+    target: str,
+    plan: RebuildPlan,
+    submit: Submit,
+    tell: Tell,
+    also: Collection[str],
+) -> None:
+    """Bring what is still lacking of *plan* into the mirror beside."""
+    section = mirror.beside(plan.table)
+    done = {(run.window, run.run_hash) for run in mirror.applied_beside(plan.table)}
+    needed = [source for source in plan.sources if source.is_needed or source.run_hash in also]
+    for number, source in enumerate(needed, 1):
+        if (source.window, source.run_hash) in done:
+            continue
+        uri = _load_job(context, source.run_hash, target, plan.table, section)
+        try:
+            _submit_following(context, section, plan.table, source, submit, uri)
+        except PolicyStopError as error:
+            raise PolicyStopError(
+                f"the rebuild of {plan.table} stopped in window {source.window}; the old mirror is as it was:\n{error}\n"
+                "A rebuild goes past a DDL only if the old mirror has followed it. Dump the upstream at or after it, run "
+                "`ticdc-replay mirror seed --only-base`; then run `ticdc-replay mirror rebuild --abandon`, and rebuild with the "
+                "--dump-base that it printed"
+            ) from error
+        tell(f"{plan.table}: {number} of {len(needed)}, {source.window}")
+
+
+def _submit_following(
+    context: ReplayContext, section: TargetSection, table: TableName, source: Source, submit: Submit, uri: str
+) -> None:
+    """Run the load; if a DDL at the window's end stops it after all rows, let the mirror beside follow that, and run it again.
+    The old mirror has followed it: else the window would not be loaded."""
+    try:
+        submit(uri)
+    except PolicyStopError:
+        beside = open_target(section, context.connections)
+        assert isinstance(beside, Mirror), "a mirror beside another one"
+        stopped = {(load.window, load.run_hash) for load in beside.stopped_loads(context.pipeline.name, table)}
+        if (source.window, source.run_hash) not in stopped:
+            raise
+        index = _index(context, source.run_hash)
+        ddl = ddl_at(context, beside, index, table, source.window.to_ts - 1)
+        if ddl.tables != [table]:  # the rows that come with a RENAME are not in the changelogs of this name
+            raise
+        beside.follow(context.pipeline.name, ddl)
+        submit(uri)
+
+
+def _load_job(context: ReplayContext, run_hash: str, target: str, table: TableName, section: TargetSection) -> str:
+    """The URI of the spec of the load of *run_hash*, of *table* alone, into the target of *section*."""
+    written = write_load_job(context, run_hash, target, (str(table),))
+    job = jobspec.read(context.artifacts, written.uri)
+    assert isinstance(job, LoadJob), "a load was written"
+    beside = msgspec.structs.replace(job, target=section.model_dump(mode="json", by_alias=True))
+    return jobspec.put(context.artifacts, beside)
+
+
+def _record(
+    context: ReplayContext,
+    section: TargetSection,
+    plan: RebuildPlan,
+    applied: dict[tuple[Window, str], AppliedRun],
+) -> None:
+    """Let reports and coverage have what the new mirror has of the runs of *plan*."""
+    pipeline, place, table = context.pipeline.name, section.place, plan.table
+    known = {record.run_hash: record for record in context.state.coverage.all(pipeline) if record.place == place}
+    records = []
+    for source in plan.sources:
+        run = applied.get((source.window, source.run_hash))
+        index = _index(context, source.run_hash)
+        if run is not None:
+            _keep_report(context, section, index, run)
+        if index.redrives is not None:
+            continue
+        lacking = is_set_aside(context, index, place)
+        record = known.get(source.run_hash)
+        if record is None:
+            report = last_load(context, source.run_hash, place)
+            record = coverage_of(report, "proven", set_aside=lacking)  # of a base: windows have their coverage
+        others = [covered for covered in record.tables if covered.table != table]
+        if run is not None:
+            report = last_load(context, source.run_hash, place)
+            own = coverage_of(report, record.grade, set_aside=lacking)
+            others += [covered for covered in own.tables if covered.table == table]
+        records.append(msgspec.structs.replace(record, tables=tuple(sorted(others))))
+    context.state.coverage.record(records)
+
+
+def _keep_report(context: ReplayContext, section: TargetSection, index: ChangelogIndex, run: AppliedRun) -> None:
+    """Keep a report of the load of *run* into the target of *section*: its last one, with what the new mirror has."""
+    try:
+        last = last_load(context, run.run_hash, section.place)
+    except ArtifactNotFoundError:  # a base that was loaded into no other mirror of the target
+        last = LoadReport(
+            pipeline=index.pipeline,
+            run_hash=index.run_hash,
+            input_hash=index.input_hash,
+            window=index.window,
+            target=section.name,
+            type=section.type,
+            place=section.place,
+            attempt="",
+            selection=(str(run.report.table),),
+            tables=(),
+        )
+    tables = [each for each in last.tables if each.table != run.report.table]
+    files = {*last.quarantine_files, *run.report.quarantine_files}
+    report = msgspec.structs.replace(
+        last,
+        target=section.name,
+        attempt=uuid4().hex[:16],
+        tables=tuple(sorted([*tables, run.report], key=lambda each: each.table)),
+        quarantine_files=tuple(sorted(files)),
+    )
+    context.artifacts.put_once(report.name, canonical.encode(report))
+
+
+def _require_same_beginning(mirror: ReplaceableMirror[Any], plan: RebuildPlan) -> None:
+    begun = {(run.window, run.run_hash) for run in mirror.applied_beside(plan.table)}
+    first = next((source for source in plan.sources if source.is_needed), None)
+    if begun and (first is None or (first.window, first.run_hash) not in begun):
+        raise ConfigError(
+            f"{plan.table}: a rebuild has begun with another base than {plan.begins}. Name that one by --dump-base, or remove "
+            "what it left: ticdc-replay mirror rebuild --abandon"
+        )
+
+
+def _begin(
+    context: ReplayContext,
+    table: TableName,
+    windows: Sequence[Coverage],
+    indexes: dict[str, ChangelogIndex],
+    base: str | None,
+    to_ts: int | None,
+) -> tuple[str, int, ChangelogIndex | None] | None:
+    """What a rebuild begins with, for people, the TSO from which on it needs changes, and the base; None if there is nothing."""
+    found = None
+    for each in find_bases(context):
+        is_wanted = each.run_hash.startswith(base) if base is not None else to_ts is None or each.window.to_ts <= to_ts
+        if is_wanted and _has_table(each, table):
+            found = each
+            break
+    if base is not None and found is None:
+        raise ConfigError(
+            f"--dump-base: no complete changelog of a dump begins with {base} and has {table}. List "
+            "them: ticdc-replay changelog list"
+        )
+    if found is not None:
+        text = f"the base {found.run_hash[:12]} of {describe(found.window.from_ts)}"
+        if base is not None:
+            return text, found.window.to_ts, found
+    created = max(
+        (
+            change.commit_ts
+            for record in windows
+            if (index := indexes.get(record.run_hash)) is not None and index.order == "commit_ts"
+            for change in index.changes
+            if change.table == table and any(kind_of(each) == "table_created" for each in change.changes)
+        ),
+        default=0,
+    )
+    if found is not None and found.window.to_ts > created:
+        return text, found.window.to_ts, found
+    if created:
+        return f"the CREATE TABLE of {describe(created)}", created, None
+    return None
+
+
+def _no_beginning(table: TableName, windows: Sequence[Coverage]) -> str:
+    held = (
+        f"The loaded windows begin at {describe(windows[0].window.from_ts)}, and none of their changelogs has its CREATE TABLE: "
+        "rows from before that TSO are missing"
+        if windows
+        else "No window of it is loaded, either"
+    )
+    return (
+        f"{table} can't be built again: no base of it is kept. {held}. Dump the upstream, run `ticdc-replay mirror seed "
+        "--only-base`, and run this command again"
+    )
+
+
+def _lacking(
+    table: TableName, windows: Sequence[Coverage], indexes: dict[str, ChangelogIndex], begin_ts: int
+) -> Iterator[str]:
+    """What is missing of the changes of *table* from *begin_ts* (TSO) on, a line each."""
+    reached = begin_ts
+    for record in windows:
+        window, index = record.window, indexes.get(record.run_hash)
+        if window.from_ts > reached:
+            yield f"no run of {_text(Window(reached, window.from_ts))} is loaded"
+        reached = max(reached, window.to_ts)
+        if index is None:
+            yield f"the changelog of run {record.run_hash[:12]} of {_text(window)} was removed"
+        elif index.order != "commit_ts":
+            yield f"rows of {_text(window)} are ordered by offset, and a rebuild needs their commitTs"
+        elif undecoded(index, [str(table)]):
+            yield f"run {record.run_hash[:12]} of {_text(window)} was decoded for other tables only"
+
+
+def _held_only_by_the_old(table: TableName, runs: Iterable[AppliedRun], to_ts: int | None) -> str:
+    lines = [f"{_text(run.window)} (run {run.run_hash[:12]})" for run in runs]
+    way_out = (
+        "Give a later --to, or leave it out"
+        if to_ts is not None
+        else "Run `publish` of these runs, so that they are covered"
+    )
+    return (
+        f"the old mirror of {table} has windows that the new one lacks, so it stays:\n- "
+        + "\n- ".join(lines)
+        + f"\n{way_out}; then run the command again, which goes on where it is"
+    )
+
+
+def _text(window: Window) -> str:
+    return f"[{describe(window.from_ts)}, {describe(window.to_ts)})"
+
+
+def _is_base(index: ChangelogIndex | None) -> bool:
+    return index is not None and index.is_base
+
+
+def _has_table(index: ChangelogIndex, table: TableName) -> bool:
+    return table in index.table_names()
+
+
+def _concerns(index: ChangelogIndex, table: TableName) -> bool:
+    """Whether the changelog may have anything of *table*: rows, DDL under any spelling or without schema, or DDL of a whole
+    database."""
+    return any(key_of(name) == key_of(table) for name in index.table_names()) or any(
+        not ddl.table or folded(ddl.table) == folded(table.table) for ddl in index.ddl
+    )
+
+
+def _redrives(context: ReplayContext, record: Coverage) -> list[str]:
+    """The re-drives of the run's quarantine that its place holds, oldest first."""
+    found = context.state.quarantine.redrives(context.pipeline.name, record.run_hash)
+    return list(dict.fromkeys(each.redrive_hash for each in found if each.place == record.place))
+
+
+def _read(context: ReplayContext, runs: Sequence[str]) -> Iterator[tuple[str, ChangelogIndex]]:
+    """The changelogs of *runs* that are there."""
+
+    def opened(run_hash: str) -> ChangelogIndex | None:
+        try:
+            return read_index(context.artifacts, run_hash)
+        except ArtifactNotFoundError:
+            return None
+
+    with ThreadPoolExecutor(_REQUESTS, thread_name_prefix="rebuild") as pool:
+        for run_hash, index in zip(runs, pool.map(opened, runs), strict=True):
+            if index is not None:
+                yield run_hash, index
+
+
+def _index(context: ReplayContext, run_hash: str) -> ChangelogIndex:
+    return read_index(context.artifacts, run_hash)
+
+
+def _mirror(context: ReplayContext, name: str) -> ReplaceableMirror[Any]:
+    target = opened_target(context, name)
+    if not isinstance(target, ReplaceableMirror):
+        raise ConfigError(
+            f"{name} ({target.config.description}) can't be built beside itself: drop its table, run `ticdc-replay mirror "
+            "forget`, and seed it or load its windows again"
+        )
+    return target

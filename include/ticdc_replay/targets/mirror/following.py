@@ -1,0 +1,598 @@
+"""What a mirror does to follow a DDL that stopped a load, once all rows from before it are loaded.
+
+The mirror then has exactly the rows that the upstream had. So the same change of it, and a floor just above the DDL, leave
+it as if it had been filled at that moment. Where the database has DDL in transactions, all of it is one. Elsewhere each step
+can be repeated, since the catalogue shows whether it was done; statements of which it does not are refused.
+"""
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from ticdc_replay.config.target_rules import REBUILD
+from ticdc_replay.domain.column_types import INTEGER_TYPES, ColumnType, integer_range
+from ticdc_replay.domain.errors import PolicyStopError
+from ticdc_replay.domain.table_patterns import TablePatterns
+from ticdc_replay.domain.tables import Column, TableName, folded
+from ticdc_replay.domain.tso import describe
+from ticdc_replay.schemas.changes import (
+    BreakingChange,
+    Change,
+    ColumnAdded,
+    ColumnDropped,
+    ColumnRenamed,
+    ColumnWidened,
+    NoRowChange,
+    TableChanges,
+    TableCreated,
+)
+from ticdc_replay.targets.base import StoppingDdl
+from ticdc_replay.targets.ddl import words_of
+from ticdc_replay.targets.mirror.planning import differences
+from ticdc_replay.targets.mirror.planning.dialect import Dialect
+from ticdc_replay.targets.mirror.planning.fills import fill_of
+from ticdc_replay.targets.mirror.planning.section import MirrorSection
+from ticdc_replay.targets.mirror.planning.table_plan import deleted_column_of, target_of, tombstones_of
+from ticdc_replay.targets.mirror.planning.tables import (
+    ChangeType,
+    ColumnDefinition,
+    ColumnEvent,
+    ColumnMove,
+    FoundTable,
+    MakeColumn,
+    MirrorStep,
+    Relation,
+    RemoveColumn,
+)
+from ticdc_replay.targets.mirror.planning.tables import RenameColumn as RenameMirrorColumn
+from ticdc_replay.targets.mirror.session import Session
+
+
+class FollowingSession(Session):
+    """A session that can change keys and names of tables."""
+
+    in_one_transaction: ClassVar[bool]
+    """Whether DDL is part of the open transaction."""
+
+    @property
+    @abstractmethod
+    def changes_keys(self) -> bool:
+        """Whether a table can get another primary key."""
+
+    @abstractmethod
+    def quoted(self, name: str) -> str:
+        """*name* as statements have it."""
+
+    @abstractmethod
+    def number(self, query: str) -> int:
+        """The one number that *query* gives."""
+
+    @abstractmethod
+    def set_key(self, target: Relation, key: Sequence[str]) -> None:
+        """Make *key* the primary key of *target*; other columns may be NULL then. Its values are unique, and not NULL."""
+
+    @abstractmethod
+    def rename_tables(self, names: Mapping[Relation, Relation]) -> None:
+        """Give each table of *names* its new name, all at once; two may swap theirs."""
+
+    def require_locks(self) -> None:
+        """Raise TransientError if a lock of the session was lost. Here: transactions lose none."""
+
+    def drop_followed(self, target: Relation, floor_ts: int) -> None:
+        """Drop the table, whose floor is about to become *floor_ts* (TSO)."""
+        self.drop_table(target)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to do. ``text`` says it to people."""
+
+    text: str
+    do: Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Following:
+    """How the mirrors of ``tables`` follow a DDL: all of its ``steps``, then their floors."""
+
+    tables: tuple[TableName, ...]
+    steps: tuple[Step, ...]
+
+
+def plan(
+    session: FollowingSession, config: MirrorSection, dialect: Dialect, pipeline: str, ddl: StoppingDdl
+) -> Following:
+    """How the mirrors follow *ddl*; nothing is changed. The locks of the mirrors are held.
+
+    Raises PolicyStopError if only the upstream has what is needed, if rows do not fit, or if the mirror has rows from after the
+    DDL; TargetMismatchError for a mirror of another pipeline.
+    """
+    return _Planner(session, config, dialect, pipeline, ddl).plan()
+
+
+def carry_out(
+    session: FollowingSession, config: MirrorSection, dialect: Dialect, pipeline: str, ddl: StoppingDdl, how: Following
+) -> None:
+    """Do what ``plan`` says, and raise the floors."""
+    kept = _kept_events(session, config, dialect, how.tables)
+    for step in how.steps:
+        session.require_locks()
+        step.do()
+    session.require_locks()
+    floor_ts, ledger = ddl.commit_ts + 1, session.ledger
+    for table in how.tables:
+        target = target_of(config, dialect, table)
+        if ledger.state_of(target) is None:
+            ledger.add_table(
+                target,
+                source=table,
+                pipeline=pipeline,
+                tombstones=tombstones_of(target, dialect),
+                newest_ts=0,
+                floor_ts=floor_ts,
+                form_floor_ts=floor_ts,
+            )
+            deleted_column = deleted_column_of(config, dialect)
+            if deleted_column is not None:
+                ledger.note_deleted_column(target, deleted_column)
+        else:
+            ledger.raise_marks(target, schema_ts=0, whole_ts=0, newest_ts=0)  # ends what was begun to be added
+            ledger.raise_floor(target, floor_ts, floor_ts)
+    _bring_kept(session, config, dialect, kept, _renames(ddl))
+    clear_tombstones(session, config, dialect, how.tables)
+
+
+def _kept_events(
+    session: FollowingSession, config: MirrorSection, dialect: Dialect, tables: Iterable[TableName]
+) -> dict[TableName, list[ColumnEvent]]:
+    """The events of the columns that the mirrors of *tables* keep."""
+    states = {table: session.ledger.state_of(target_of(config, dialect, table)) for table in tables}
+    return {
+        table: [event for event in state.events if event.keeps] for table, state in states.items() if state is not None
+    }
+
+
+def _bring_kept(
+    session: FollowingSession,
+    config: MirrorSection,
+    dialect: Dialect,
+    kept: Mapping[TableName, Sequence[ColumnEvent]],
+    renames: Mapping[TableName, TableName],
+) -> None:
+    """Note the *kept* columns of tables that were renamed under their new names alone."""
+    for table in kept.keys() & {*renames, *renames.values()}:  # also of tables that had the new names before
+        for event in kept[table]:
+            session.ledger.note_column_event(target_of(config, dialect, table), ColumnMove(event.dropped, None, None))
+    for old in kept.keys() & renames.keys():
+        target = target_of(config, dialect, renames[old])
+        for event in kept[old] if session.ledger.state_of(target) is not None else ():
+            name = dialect.fit_column(event.name)
+            session.ledger.note_column_event(target, ColumnMove(event, name, name))
+
+
+def clear_tombstones(
+    session: FollowingSession, config: MirrorSection, dialect: Dialect, tables: Iterable[TableName]
+) -> None:
+    """Drop the tombstones of *tables* below their floors: they have the keys of before."""
+    for table in tables:
+        target = target_of(config, dialect, table)
+        state = session.ledger.state_of(target)
+        if state is not None:
+            session.clear_tombstones(target, state.tombstones, dialect.fit(config.commit_ts_column), state.floor_ts)
+
+
+class _Planner:
+    def __init__(
+        self, session: FollowingSession, config: MirrorSection, dialect: Dialect, pipeline: str, ddl: StoppingDdl
+    ) -> None:
+        self._session, self._config, self._dialect, self._pipeline = session, config, dialect, pipeline
+        self._ddl = ddl
+        self._floor_ts = ddl.commit_ts + 1
+        self._deleted_column = deleted_column_of(config, dialect)
+        self._tables = ddl.tables
+        self._renames = _renames(ddl)
+
+    def plan(self) -> Following:
+        if not any(entry.table == self._ddl.table for entry in self._ddl.changes):
+            raise self._refused(
+                self._ddl.table,
+                "the statement does not name the table as its mirror does: it drops a whole database, spells the name in another "
+                "letter case, or leaves the schema out. Do it by hand, and raise the floor",
+            )
+        steps: list[Step] = []
+        for entry in self._ddl.changes:
+            if entry.table in self._tables:
+                steps += self._steps(entry)
+        steps += self._rename_steps()
+        return Following(tuple(self._tables), tuple(steps))
+
+    def _steps(self, entry: TableChanges) -> Iterator[Step]:
+        """All that *entry* does to its mirror, but for names of tables."""
+        target = self._target(entry.table)
+        state = self._session.ledger.state_of(target)
+        if state is not None:
+            differences.refuse_others(target, state, self._pipeline, self._config.same_upstream_as)
+            differences.refuse_other_deletes(target, entry.table, state, self._deleted_column)
+            if state.topic_id is not None:
+                raise self._refused(entry.table, f"its rows are ordered by their place in Kafka: {REBUILD}")
+            if state.newest_ts > self._ddl.commit_ts:
+                raise self._refused(
+                    entry.table,
+                    f"its mirror has rows from after the DDL, up to {describe(state.newest_ts)}, which a change would also "
+                    f"change: {REBUILD}, and not before these rows",
+                )
+        if any(_is_nameless(change) for change in entry.changes):
+            raise self._refused(
+                entry.table,
+                "its changelog, of an earlier version, lacks the other name of the RENAME. Decode the window again (reprocess), "
+                "or do it by hand",
+            )
+        changes = [change for change in entry.changes if not _is_rename(change)]
+        for change in changes:
+            if isinstance(change, TableCreated) or (
+                isinstance(change, BreakingChange) and change.kind not in _FOLLOWED
+            ):
+                raise self._refused(entry.table, f"{words_of(change)}: only the upstream has its rows: {REBUILD}")
+        found = self._session.find_table(target)
+        if found is None:
+            return
+        if not self._session.in_one_transaction:
+            self._refuse_unrepeatable(entry.table, changes)
+            changes.sort(key=lambda change: isinstance(change, ColumnDropped))  # the key first, which may need them
+        elif any(isinstance(change, BreakingChange) and change.kind == "key_changed" for change in changes):
+            # A column takes the key that it is part of along.
+            own = [folded(name) for name in found.primary_key]
+            changes.sort(key=lambda change: isinstance(change, ColumnDropped) and folded(change.name) in own)
+        was = {column.name: column.name for column in found.columns}
+        names, key = [column.name for column in found.columns], list(found.primary_key)
+        for change in changes:
+            match change:
+                case ColumnAdded():
+                    yield from self._added(entry.table, target, change, names)
+                case ColumnWidened(after=column):
+                    yield from self._typed(target, column, found, names, was)
+                case ColumnDropped(name=name):
+                    yield from self._dropped(target, name, names, key)
+                case ColumnRenamed(name=name, to=to):
+                    yield from self._renamed(entry.table, target, (name, to), names, key, was)
+                case BreakingChange(kind="column_narrowed", column=column) if column is not None:
+                    yield from self._narrowed(entry.table, target, column, found, names)
+                case BreakingChange(kind="key_changed", key=wanted):
+                    yield from self._keyed(entry.table, target, wanted, names, key, found)
+                case BreakingChange(kind="truncated"):
+                    yield self._emptying(target)
+                case BreakingChange(kind="dropped"):
+                    yield self._dropping(target)
+                case BreakingChange():
+                    raise self._refused(
+                        entry.table,
+                        f"{change.what}: its changelog, of an earlier version, lacks the details. Decode the window again "
+                        "(reprocess), or do it by hand",
+                    )
+
+    def _added(self, table: TableName, target: Relation, change: ColumnAdded, names: list[str]) -> Iterator[Step]:
+        type_name = self._dialect.type_of(change.column.type)
+        fill, unknown = fill_of(change, type_name, self._dialect)
+        if unknown is not None:
+            raise self._refused(table, f"{unknown}: only the upstream has its values: {REBUILD}")
+        name = self._dialect.fit_column(change.column.name)
+        if self._deleted_column is not None and folded(name) == folded(self._deleted_column):
+            raise self._refused(
+                table,
+                f"its mirror marks deleted rows in the column {self._deleted_column}: set another `deleted_column`, and run "
+                f"`ticdc-replay mirror rebuild <pipeline> {table}`",
+            )
+        yield from self._make_way(target, name, names)
+        if name in names:  # by an attempt that broke, or by hand
+            return
+        names.append(name)
+        default = f" DEFAULT {fill}" if fill is not None else ""
+        step = MirrorStep(
+            MakeColumn(ColumnDefinition(name, type_name, fill)), f"ADD COLUMN {name} {type_name}{default}"
+        )
+        yield self._change(target, step)
+
+    def _typed(
+        self, target: Relation, column: Column, found: FoundTable, names: list[str], was: Mapping[str, str]
+    ) -> Iterator[Step]:
+        """Give *column*, by the name it has now, a type that holds what is to come; *was* has names by those of now."""
+        name = self._in_mirror(column.name, names)
+        is_key = was.get(name) in found.primary_key
+        type_name = self._dialect.type_of(column.type, in_key=is_key)
+        known = found.column(was.get(name, name))
+        if known is not None and not self._dialect.holds(known.type, type_name):
+            step = MirrorStep(ChangeType(name, type_name), f"ALTER COLUMN {name} TYPE {type_name}")
+            yield self._change(target, step)
+
+    def _narrowed(
+        self, table: TableName, target: Relation, column: Column, found: FoundTable, names: list[str]
+    ) -> Iterator[Step]:
+        name = next((each.name for each in found.columns if folded(each.name) == folded(column.name)), None)
+        if name is None:
+            raise self._refused(
+                table, f"the column {column.name} has another name in the statement: do it by hand, or {REBUILD}"
+            )
+        condition = unfit(self._session.quoted(name), column.type)
+        if self._deleted_column is not None:  # the upstream has deleted these rows before
+            condition = f"({condition}) AND NOT {self._session.quoted(self._deleted_column)}"
+        rows = self._session.number(f"SELECT count(*) FROM {self._named(target)} WHERE {condition}")
+        if rows:
+            raise self._refused(
+                table,
+                f"{rows} {'row does' if rows == 1 else 'rows do'} not fit the new type of the column {column.name}, "
+                f"so the upstream has altered {'it' if rows == 1 else 'them'}: {REBUILD}",
+            )
+        yield from self._typed(target, column, found, names, {each.name: each.name for each in found.columns})
+
+    def _dropped(self, target: Relation, name: str, names: list[str], key: list[str]) -> Iterator[Step]:
+        column = self._in_mirror(name, names)
+        if column not in names:
+            return
+        names.remove(column)
+        if column in key:
+            key.remove(column)
+        yield self._change(target, MirrorStep(RemoveColumn(column), f"DROP COLUMN {column}"))
+
+    def _make_way(self, target: Relation, name: str, names: list[str]) -> Iterator[Step]:
+        """Drop a column called *name* that the mirror keeps, as another one takes its name."""
+        state = self._session.ledger.state_of(target)
+        for event in state.events if state is not None else ():
+            if event.keeps and self._dialect.fit_column(event.name) == name and name in names:
+                names.remove(name)
+                step = MirrorStep(RemoveColumn(name), f"DROP COLUMN {name}, which was kept")
+                move = ColumnMove(event.dropped, name, None, step)
+                yield Step(f"{target}: {step.text}", partial(self._session.follow, target, move))
+
+    def _renamed(
+        self,
+        table: TableName,
+        target: Relation,
+        renamed: tuple[str, str],
+        names: list[str],
+        key: list[str],
+        was: dict[str, str],
+    ) -> Iterator[Step]:
+        column, to = self._in_mirror(renamed[0], names), self._dialect.fit_column(renamed[1])
+        yield from self._make_way(target, to, names)
+        if column not in names and to in names:  # by an attempt that broke, or by hand
+            return
+        if column not in names or (to in names and to != column):
+            raise self._refused(table, f"its mirror lacks the column {column}, or has a column {to} already: {REBUILD}")
+        names[names.index(column)] = to
+        was[to] = was.pop(column, column)
+        if column in key:
+            key[key.index(column)] = to
+        if to != column:
+            yield self._change(target, MirrorStep(RenameMirrorColumn(column, to), f"RENAME COLUMN {column} TO {to}"))
+
+    def _keyed(
+        self,
+        table: TableName,
+        target: Relation,
+        wanted: Sequence[str],
+        names: list[str],
+        key: list[str],
+        found: FoundTable,
+    ) -> Iterator[Step]:
+        columns = [self._in_mirror(name, names) for name in wanted]
+        if not columns:
+            raise self._refused(
+                table, "it has no key that is known now, so a mirror can't hold it: take it out of `tables`"
+            )
+        if sorted(columns) == sorted(key):
+            return
+        if not self._session.changes_keys:
+            raise self._refused(table, f"the server can't give a table another primary key: {REBUILD}")
+        if not all(found.column(name) for name in columns):
+            raise self._refused(table, f"a column of the new key comes with the same statement: {REBUILD}")
+        listed = ", ".join(map(self._session.quoted, columns))
+        nulls = " OR ".join(f"{self._session.quoted(name)} IS NULL" for name in columns)
+        without = self._session.number(f"SELECT count(*) FROM {self._named(target)} WHERE {nulls}")
+        repeated = self._session.number(
+            f"SELECT coalesce(sum(n), 0) FROM (SELECT count(*) AS n FROM {self._named(target)} GROUP BY {listed} "
+            "HAVING count(*) > 1) AS repeated"
+        )
+        if without or repeated:
+            raise self._refused(
+                table,
+                f"its rows can't have the key ({', '.join(columns)}): {without} have NULL in it, {repeated} have that of another "
+                f"row: {REBUILD}",
+            )
+        key[:] = columns
+
+        def set_key() -> None:
+            self._session.set_key(target, columns)
+
+        yield Step(f"{target}: PRIMARY KEY ({', '.join(columns)})", set_key)
+
+    def _emptying(self, target: Relation) -> Step:
+        column = self._dialect.fit(self._config.commit_ts_column)
+        return Step(f"{target}: DELETE of all rows", lambda: self._session.truncate(target, column, self._floor_ts))
+
+    def _dropping(self, target: Relation) -> Step:
+        return Step(f"DROP TABLE {target}", lambda: self._session.drop_followed(target, self._floor_ts))
+
+    def _rename_steps(self) -> Iterator[Step]:
+        wanted = TablePatterns(self._ddl.selection)
+        names: dict[Relation, Relation] = {}
+        going: set[Relation] = set()
+        given = set(self._renames.values())
+        if not self._session.in_one_transaction and given & set(self._renames):
+            raise self._refused(
+                self._ddl.table,
+                "names go round in the statement. Each DDL of this server counts at once, so an attempt that breaks could not be "
+                "repeated: rename the mirrors by hand, and raise their floors",
+            )
+        for old, new in self._renames.items():
+            if new is None:
+                raise self._refused(
+                    old, f"the changelog is of an earlier version, which does not say the new name: {REBUILD}"
+                )
+            source = self._target(old)
+            if self._session.find_table(source) is None:
+                continue
+            if not wanted.wants(new.schema, new.table) or self._config.is_reserved_schema(self._target(new).schema):
+                going.add(source)
+                yield self._dropping(source)
+                continue
+            names[source] = self._target(new)
+        for old, new in self._renames.items():
+            if new in self._tables:
+                self._require_old_mirror(new, old, wanted)
+        for entry in self._ddl.changes:
+            kinds = _rename_kinds(entry) if entry.table in self._tables else ()
+            if kinds[-1:] == ("renamed_here",) and entry.table not in given:
+                self._require_old_mirror(entry.table, None, wanted)
+        for old_mirror, new_mirror in names.items():
+            if new_mirror not in {*names, *going} and self._session.find_table(new_mirror) is not None:
+                raise self._refused(
+                    self._ddl.table,
+                    f"{new_mirror} is there already, beside {old_mirror}: drop the one that is not wanted, or load the window of "
+                    "its DROP first",
+                )
+        if names:
+            text = ", ".join(f"{old} TO {new}" for old, new in names.items())
+
+            def rename() -> None:
+                for new in names.values():
+                    self._session.create_schema(new.schema)
+                self._session.rename_tables(names)
+
+            yield Step(f"RENAME TABLE {text}", rename)
+
+    def _require_old_mirror(self, table: TableName, old: TableName | None, wanted: TablePatterns) -> None:
+        """Refuse to give *table* the rows of *old* if no mirror has them."""
+        if old is None or not wanted.wants(old.schema, old.table):
+            raise self._refused(
+                table, f"the table that has its name now is not mirrored here under its old name: {REBUILD}"
+            )
+        if self._session.find_table(self._target(old)) is not None:
+            return
+        for name in (old, table):
+            state = self._session.ledger.state_of(self._target(name))
+            if state is not None and state.needs_table and (name == old) == (not self._is_there(table)):
+                raise self._refused(table, f"the mirror of its old name, {old}, is lost: {REBUILD}")
+
+    def _is_there(self, table: TableName) -> bool:
+        return self._session.find_table(self._target(table)) is not None
+
+    def _refuse_unrepeatable(self, table: TableName, changes: Sequence[Change]) -> None:
+        """Refuse a statement after part of which the catalogue does not show which part was done."""
+        used = Counter(name for change in changes for name in _names(change))
+        twice = [name for name, count in used.items() if count > 1]
+        if twice:
+            raise self._refused(
+                table,
+                f"the statement changes the column {twice[0]} more than once. Each DDL of this server counts at once, so "
+                "an attempt that breaks could not be repeated: do it to the mirror by hand, and raise its floor",
+            )
+
+    def _change(self, target: Relation, step: MirrorStep) -> Step:
+        return Step(f"{target}: {step.text}", lambda: self._session.change(target, step))
+
+    def _in_mirror(self, name: str, names: Sequence[str]) -> str:
+        """*name* as the mirror spells it: DDL may do so in another letter case."""
+        fitted = self._dialect.fit_column(name)
+        return next((each for each in names if folded(each) == folded(fitted)), fitted)
+
+    def _named(self, target: Relation) -> str:
+        return f"{self._session.quoted(target.schema)}.{self._session.quoted(target.table)}"
+
+    def _target(self, table: TableName) -> Relation:
+        return target_of(self._config, self._dialect, table)
+
+    def _refused(self, table: TableName, why: str) -> PolicyStopError:
+        return PolicyStopError(
+            f"{table} at {describe(self._ddl.commit_ts)}: `mirror follow` can't follow this DDL, and nothing was changed: {why}"
+        )
+
+
+_FOLLOWED = frozenset(("column_narrowed", "key_changed", "truncated", "dropped"))
+"""The kinds of ``BreakingChange`` that need nothing from the upstream, beside RENAME TABLE."""
+
+
+def unfit(column: str, column_type: ColumnType) -> str:
+    """A condition, in SQL that all databases read, for values of *column* (quoted) that ``schemas.changes.narrows`` to
+    *column_type* does not leave as they are."""
+    if column_type.base in INTEGER_TYPES:
+        low, high = integer_range(column_type)
+        return f"{column} < {low} OR {column} > {high}"
+    if column_type.base == "decimal":
+        digits, scale = column_type.length or 0, column_type.scale or 0
+        negative = f" OR {column} < 0" if column_type.unsigned else ""
+        return f"round({column}, {scale}) <> {column} OR abs({column}) >= 1{'0' * (digits - scale)}{negative}"
+    if column_type.base in _MAX_BYTES:
+        return f"octet_length({column}) > {_MAX_BYTES[column_type.base]}"
+    if column_type.base == "varbinary":
+        return f"octet_length({column}) > {column_type.length or 0}"
+    padded = f" OR right({column}, 1) = ' '" if column_type.base == "char" else ""
+    return f"char_length({column}) > {column_type.length or 0}{padded}"
+
+
+_MAX_BYTES = {
+    f"{size}{kind}": limit
+    for kind in ("text", "blob")
+    for size, limit in {"tiny": (1 << 8) - 1, "": (1 << 16) - 1, "medium": (1 << 24) - 1, "long": (1 << 32) - 1}.items()
+}
+
+
+def _renames(ddl: StoppingDdl) -> dict[TableName, TableName]:
+    """The names of *ddl* that tables had before it, and what they are called after it. A name that a statement uses only in
+    between, as ``c`` in ``a TO c, b TO a, c TO b``, is none of them."""
+    entries = {entry.table: entry for entry in ddl.changes if entry.table in ddl.tables}
+    next_names = {
+        table: change.other
+        for table, entry in entries.items()
+        for change in entry.changes
+        if isinstance(change, BreakingChange) and change.kind == "renamed_away" and change.other is not None
+    }
+    between = {
+        table
+        for table, entry in entries.items()
+        if table in next_names and _rename_kinds(entry)[:2] == ("renamed_here", "renamed_away")
+    }
+    found = {}
+    for old in next_names:
+        if old not in between:
+            new = next_names[old]
+            while new in between:
+                new = next_names[new]
+            found[old] = new
+    return found
+
+
+def _rename_kinds(entry: TableChanges) -> tuple[str, ...]:
+    """The kinds of the renames of *entry*, in their order."""
+    return tuple(
+        change.kind
+        for change in entry.changes
+        if isinstance(change, BreakingChange) and change.kind in ("renamed_away", "renamed_here")
+    )
+
+
+def _is_rename(change: Change) -> bool:
+    """Whether *change* changes no row of a table, but perhaps its name."""
+    return isinstance(change, NoRowChange) or (
+        isinstance(change, BreakingChange) and change.kind in ("renamed_away", "renamed_here")
+    )
+
+
+def _is_nameless(change: Change) -> bool:
+    """Whether *change* is a RENAME TABLE whose other name is unknown."""
+    return (
+        isinstance(change, BreakingChange) and change.kind in ("renamed_away", "renamed_here") and change.other is None
+    )
+
+
+def _names(change: Change) -> Iterator[str]:
+    """The columns whose names *change* gives or takes."""
+    match change:
+        case ColumnAdded(column=column):
+            yield folded(column.name)
+        case ColumnDropped(name=name):
+            yield folded(name)
+        case ColumnRenamed(name=name, to=to):
+            yield from {folded(name), folded(to)}

@@ -1,0 +1,261 @@
+"""Gives a load the changelog as its target is to have it: shaped copies of the files of tables with a shape.
+
+A target reads these as it reads any changelog, and knows nothing of shapes: what is masked never reaches it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pyarrow.parquet as pq
+
+from ticdc_replay.changelog.cells.types import table_arrow_schema
+from ticdc_replay.changelog.files.index import Ddl, TableVersion
+from ticdc_replay.changelog.files.parts import batch_rows
+from ticdc_replay.config.target_section import TargetSection
+from ticdc_replay.domain import canonical
+from ticdc_replay.domain.connections import Connections
+from ticdc_replay.domain.errors import ArtifactNotFoundError, ConfigError, PolicyStopError, TargetMismatchError
+from ticdc_replay.domain.table_patterns import TablePatterns
+from ticdc_replay.domain.tables import TableName, TableSchema, folded
+from ticdc_replay.domain.tso import describe
+from ticdc_replay.schemas.changes import BreakingChange, TableChanges, TableCreated
+from ticdc_replay.storage.base import ObjectStore
+from ticdc_replay.targets.base import AnyTarget, Execute, Load, StoreAddress
+from ticdc_replay.targets.files import file_errors, whole_file
+from ticdc_replay.targets.shape import DDL_NOT_SHOWN, Attempt, Shape
+
+_SALT_BYTES = 16
+_RECORDS = "shapes"
+"""The folder of the records of shapes, below the artefacts."""
+
+
+class ShapeTask(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of the changelog, and where its shaped copy goes. Holds the salt: never written to an artefact."""
+
+    artifacts: StoreAddress
+    source: str
+    name: str
+    schema: TableSchema
+    shape: Shape
+    attempt: Attempt
+
+
+def shape_of(section: TargetSection, connections: Connections, table: TableName) -> Shape | None:
+    """The shape of *table* in the target of *section*; None if it is as the upstream's. Raises ConfigError without a salt of at
+    least 16 bytes, if values are hashed."""
+    found = unsalted(section, table)
+    if found is None or found.section.salt_connection is None:
+        return found
+    salt = (connections[found.section.salt_connection].password or "").encode()
+    if len(salt) < _SALT_BYTES:
+        raise ConfigError(
+            f"target {section.name}: the connection {found.section.salt_connection} must have a salt of at least {_SALT_BYTES} "
+            "bytes as its password, such as the output of: openssl rand -hex 32"
+        )
+    return Shape(table, found.section, salt)
+
+
+def unsalted(section: TargetSection, table: TableName) -> Shape | None:
+    """``shape_of`` for a forecast: its hashes are not those of the target."""
+    found = next((each for each in section.shape if TablePatterns(each.tables).wants(table.schema, table.table)), None)
+    return None if found is None else Shape(table, found)
+
+
+@contextmanager
+def shaped(load: Load, target: AnyTarget, execute: Execute) -> Iterator[Load]:
+    """Inside, the returned load has the changelog as *target* is to have it; *load* itself without shapes.
+
+    The copies are temporary files of the attempt. Raises, before anything is written, ConfigError for a shape that does not fit
+    a table, PolicyStopError for a RENAME to a name that has another one, and TargetMismatchError for a table that was loaded
+    with another one.
+    """
+    section, connections = target.config, target.connections
+    refuse_renames(section, connections, load.index.changes, load.selection)
+    shapes = {table: shape for table in load.tables if (shape := shape_of(section, connections, table)) is not None}
+    store = load.artifacts.open()
+    if not shapes:
+        _require_same(store, load, target, shapes)
+        yield load
+        return
+    if load.index.redrives is not None and not section.is_mirror:
+        table = min(shapes)
+        raise ConfigError(
+            f"target {load.target}: rows of {table} that came out of a quarantine can't be added to a table with a `shape` that "
+            "keeps each window's rows. Decode the window again, with a new run, and load that"
+        )
+    index, folder = load.index, f"{load.folder}/shaped"
+    for left in store.list(f"loads/{index.run_hash}/{load.target}/"):  # by attempts that were killed
+        if "/shaped/" in left.name:
+            store.delete(left.name)
+    attempt = Attempt(datetime.now(UTC), f"{index.window.from_ts}-{index.window.to_ts}", index.run_hash, index.pipeline)
+    shaped_load = msgspec.structs.replace(
+        load.with_index(
+            tables=tuple(_version(version, shapes) for version in index.tables),
+            changes=tuple(
+                shapes[entry.table].changes(entry) if entry.table in shapes else entry for entry in index.changes
+            ),
+            ddl=tuple(_ddl(ddl, shapes) for ddl in index.ddl),
+        ),
+        shaped=folder,
+        shaped_tables=frozenset(shapes),
+    )
+    tasks = [
+        ShapeTask(
+            artifacts=load.artifacts,
+            source=load.file_name(file, table=version.schema.name),
+            name=shaped_load.file_name(file, table=version.schema.name),
+            schema=version.schema,
+            shape=shapes[version.schema.name],
+            attempt=attempt,
+        )
+        for version in index.tables
+        if version.schema.name in shapes
+        for file in version.files
+    ]
+    _require_same(store, load, target, shapes)  # once it is known that the shapes fit
+    try:
+        execute(shape_file, tasks, f"shape rows for {section.name}")
+        yield shaped_load
+    finally:
+        for task in tasks:
+            store.delete(task.name)
+
+
+def shape_file(task: ShapeTask) -> str:
+    """Write the shaped copy of one file; its name. May run twice."""
+    filesystem, root = task.artifacts.open().arrow_filesystem()
+    layout = table_arrow_schema(task.shape.schema(task.schema))
+    with (
+        file_errors(f"shape {task.source}"),
+        whole_file(filesystem, f"{root}/{task.name}") as path,
+        pq.ParquetFile(f"{root}/{task.source}", filesystem=filesystem) as file,
+        pq.ParquetWriter(path, layout, compression="zstd", compression_level=1) as writer,
+    ):
+        for batch in file.iter_batches(batch_rows(file.metadata)):
+            writer.write_batch(task.shape.rows(batch, task.schema, task.attempt))
+    return task.name
+
+
+def move_shape(store: ObjectStore, old: TargetSection, new: TargetSection, table: TableName) -> None:
+    """Let *table* in the target of *new* have the recorded shape that it has in that of *old*, where it is gone."""
+    found = _recorded(store, old, table)
+    forget_shape(store, new, table)
+    if found is not None:
+        store.put(record_of(new, table), canonical.encode(found))
+        forget_shape(store, old, table)
+
+
+def rename_shapes(store: ObjectStore, section: TargetSection, renames: Mapping[TableName, TableName]) -> None:
+    """Record the shapes of tables under their new names: *renames* has them by the old ones, all of one shape."""
+    found = [each for old in renames if (each := _recorded(store, section, old)) is not None]
+    columns = {name: treated for each in found for name, treated in each["columns"].items()}
+    for old in renames.keys() - set(renames.values()):
+        forget_shape(store, section, old)
+    for new in set(renames.values()) if found else ():
+        store.put(record_of(section, new), canonical.encode({**found[0], "columns": columns}))
+
+
+def forget_shape(store: ObjectStore, section: TargetSection, table: TableName) -> None:
+    """Forget which shape *table* has in the target of *section*; its next load records the shape of then."""
+    store.delete(record_of(section, table))
+
+
+def record_of(section: TargetSection, table: TableName) -> str:
+    """The name of the record of the shape of *table*, below the artefacts: one for each table of a target."""
+    return f"{_RECORDS}/{canonical.digest(section.place_of(table).lower().encode())}.json"
+
+
+def refuse_renames(
+    section: TargetSection, connections: Connections, changes: Iterable[TableChanges], selection: Sequence[str]
+) -> None:
+    """Raise PolicyStopError for a table of *changes* whose new name, if *selection* (patterns) has it, has another shape: its
+    rows would be unmasked from then on."""
+    wanted = TablePatterns(selection)
+    for entry in changes if section.shape else ():
+        for change in entry.changes:
+            new = change.other if isinstance(change, BreakingChange) and change.kind == "renamed_away" else None
+            if new is None or not wanted.wants(new.schema, new.table):
+                continue
+            shapes = [shape_of(section, connections, table) for table in (entry.table, new)]
+            known = [None if each is None else each.section.model_copy(update={"tables": ()}) for each in shapes]
+            if known[0] != known[1]:
+                raise PolicyStopError(
+                    f"{entry.table} at {describe(entry.commit_ts)}: the table was renamed to {new}, which `shape` of target "
+                    f"{section.name} treats in another way: let one entry of `shape` match both names"
+                )
+
+
+def _require_same(store: ObjectStore, load: Load, target: AnyTarget, shapes: Mapping[TableName, Shape]) -> None:
+    """Record what becomes of each column at the first load of a table that has it; refuse anything else later: the rows that are
+    there have that."""
+    known = {info.name for info in store.list(f"{_RECORDS}/")}
+    for table in load.tables:
+        name, shape = record_of(target.config, table), shapes.get(table)
+        if shape is None and name not in known:
+            continue
+        now = _record_now(load, table, shape)
+        recorded = _recorded(store, target.config, table) if name in known else None
+        if recorded is not None and _agree(recorded, now):
+            now["columns"] = {**recorded["columns"], **now["columns"]}
+            now["salt"] = recorded["salt"] or now["salt"]
+            if now == recorded:
+                continue
+        elif target.holds(load.index.pipeline, table):
+            raise TargetMismatchError(
+                f"{table}: target {load.target} was loaded with another `shape`, or another salt, or none. Give it back; or, "
+                f"for a mirror in a database, run `ticdc-replay mirror rebuild` for {table}; or drop the table, run "
+                "`ticdc-replay mirror forget`, and load its windows again"
+            )
+        store.put(name, canonical.encode(now))
+
+
+def _recorded(store: ObjectStore, section: TargetSection, table: TableName) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = msgspec.json.decode(store.get(record_of(section, table)))
+    except ArtifactNotFoundError:
+        return None
+    return found
+
+
+def _record_now(load: Load, table: TableName, shape: Shape | None) -> dict[str, Any]:
+    """What becomes of the columns of *table* in *load*. A changed salt shows, and can't be found from it."""
+    schemas = [version.schema for version in load.index.versions_of(table)]
+    for entry in load.index.changes:
+        schemas += [
+            change.schema
+            for change in entry.changes
+            if entry.table == table and isinstance(change, TableCreated) and change.schema is not None
+        ]
+    names = sorted({column.name for schema in schemas for column in schema.columns})
+    if shape is None:
+        return {"columns": {folded(name): [name, "mask", None, None] for name in names}, "constants": {}, "salt": None}
+    columns = shape.record(names)
+    salt = Shape.fingerprint_of(shape.salt) if any(map(_is_hashed, columns.values())) else None
+    return {"columns": columns, "constants": dict(shape.section.constants), "salt": salt}
+
+
+def _agree(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether both treat alike what both know."""
+    shared = recorded["columns"].keys() & now["columns"].keys()
+    return (
+        all(recorded["columns"][name] == now["columns"][name] for name in shared)
+        and recorded["constants"] == now["constants"]
+        and (recorded["salt"] == now["salt"] or None in (recorded["salt"], now["salt"]))
+    )
+
+
+def _is_hashed(column: list[Any] | None) -> bool:
+    return column is not None and column[1:3] == ["mask", "hash"]
+
+
+def _version(version: TableVersion, shapes: Mapping[TableName, Shape]) -> TableVersion:
+    shape = shapes.get(version.schema.name)
+    return version if shape is None else msgspec.structs.replace(version, schema=shape.schema(version.schema))
+
+
+def _ddl(ddl: Ddl, shapes: Mapping[TableName, Shape]) -> Ddl:
+    shape = shapes.get(TableName(ddl.schema, ddl.table))
+    return ddl if shape is None or not shape.hides else msgspec.structs.replace(ddl, query=DDL_NOT_SHOWN)

@@ -1,0 +1,84 @@
+"""``ticdc-replay mirror follow``: from Kafka to a mirror that a DDL stopped, and on."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.integration.snapshot.feed import at
+from tests.support.mirror_rig import DROPPED, OLD, TABLE, Rig
+from tests.support.open_protocol import columns, ddl, row
+from ticdc_replay.domain.errors import ConfigError, PolicyStopError
+from ticdc_replay.stages.upkeep.follow import follow, how_to_follow, stopping_ddl
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def fed(make_rig: Callable[..., Rig]) -> Rig:
+    """Rows before the DROP COLUMN, at its commitTs and after it."""
+    rig = make_rig()
+    rig.send(11, row(at(11), new=columns(1, "one", **OLD)))
+    rig.resolved(15)
+    rig.send(16, row(at(16), new=columns(2, "two", **OLD)))
+    rig.send(24, row(DROPPED, new=columns(3, "three", **OLD)))
+    rig.send(25, ddl(DROPPED, "ALTER TABLE t DROP COLUMN w", kind=6))
+    rig.send(26, row(at(26), new=columns(4, "four")))
+    rig.resolved(30, 31)
+    return rig
+
+
+def test_a_stopped_mirror_follows_and_goes_on(fed: Rig) -> None:
+    fed.replay(at(9), at(15))
+    run = fed.decode(at(15), DROPPED + 1)
+    with pytest.raises(
+        PolicyStopError, match=r"`ticdc-replay mirror follow <pipeline> <table>` does this and the next step"
+    ):
+        fed.load(run)
+    found = stopping_ddl(fed.context, fed.target, TABLE)
+    assert found == stopping_ddl(fed.context, fed.target, TABLE, DROPPED)
+    planned = how_to_follow(fed.context, fed.target, found)
+    assert [step.rpartition(": ")[2] for step in planned.steps] == ["DROP COLUMN w"]
+    assert follow(fed.context, fed.target, found) == planned
+    assert follow(fed.context, fed.target, found).steps == ()
+    fed.load(run)
+    fed.replay(DROPPED + 1, at(30))
+    assert (fed.ids, fed.held) == ([1, 2, 3, 4], ["complete"])
+    with pytest.raises(ConfigError, match="no load into its mirror was stopped"):
+        stopping_ddl(fed.context, fed.target, TABLE)
+    with pytest.raises(ConfigError, match="it is followed already"):
+        stopping_ddl(fed.context, fed.target, TABLE, at(20))
+
+
+def test_rows_from_before_the_ddl_come_first(fed: Rig) -> None:
+    fed.replay(at(9), at(15))
+    with pytest.raises(ConfigError, match=rf"--from {DROPPED} --to {DROPPED + 1}, which stops"):
+        stopping_ddl(fed.context, fed.target, TABLE, DROPPED)
+    run = fed.decode(DROPPED, DROPPED + 1)
+    with pytest.raises(PolicyStopError, match="end the window"):
+        fed.load(run)
+    found = stopping_ddl(fed.context, fed.target, TABLE)
+    for refused in (how_to_follow, follow):
+        with pytest.raises(PolicyStopError, match="is not loaded: load it"):
+            refused(fed.context, fed.target, found)
+    fed.replay(at(15), DROPPED)
+    follow(fed.context, fed.target, found)
+    fed.load(run)
+    assert fed.ids == [1, 2, 3]
+
+
+def test_a_shaped_mirror_follows_by_its_own_names(fed: Rig) -> None:
+    shape = [{"tables": ["*.*"], "rename": {"w": "width"}}]
+    fed._declared["targets"] = [{**target, "shape": shape} for target in fed._declared["targets"]]
+    fed.context.__exit__()
+    fed.context = fed._context()
+    fed.replay(at(9), at(15))
+    run = fed.decode(at(15), DROPPED + 1)
+    with pytest.raises(PolicyStopError, match="mirror follow"):
+        fed.load(run)
+    found = stopping_ddl(fed.context, fed.target, TABLE)
+    planned = how_to_follow(fed.context, fed.target, found)
+    assert [step.rpartition(": ")[2] for step in planned.steps] == ["DROP COLUMN width"]
+    follow(fed.context, fed.target, found)
+    fed.load(run)
+    fed.replay(DROPPED + 1, at(30))
+    assert fed.ids == [1, 2, 3, 4]

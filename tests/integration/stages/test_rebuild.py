@@ -1,0 +1,546 @@
+"""``ticdc-replay mirror rebuild``: a mirror out of changelogs alone, beside the old one, in every kind of database."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import psycopg
+import pymysql
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from tests.integration.snapshot.feed import at
+from tests.support.dumpling_files import Table, Variant, write_dump
+from tests.support.examples import counted
+from tests.support.mirror_rig import OLD, TABLE, Rig
+from tests.support.open_protocol import columns, ddl, row
+from tests.support.seeds import read_dump, request_of
+from tests.support.target_rigs import MirrorRig, MysqlRig, PostgresRig
+from ticdc_replay.cli.main import app
+from ticdc_replay.domain.errors import ConfigError, PolicyStopError, TargetMismatchError
+from ticdc_replay.domain.window import Window
+from ticdc_replay.stages.trace.trace import trace
+from ticdc_replay.stages.upkeep.follow import follow, stopping_ddl
+from ticdc_replay.stages.upkeep.mirrors import forget, opened_target
+from ticdc_replay.stages.upkeep.rebuild import Rebuilt, abandon, plan_rebuild, rebuild
+from ticdc_replay.stages.upkeep.verification import Verification
+from ticdc_replay.stages.upkeep.verify_changelogs import verify_changelogs
+from ticdc_replay.storage import open_store
+from ticdc_replay.targets.base import ReplaceableMirror
+from ticdc_replay.verify.compare import Pace
+
+pytestmark = pytest.mark.integration
+
+WINDOWS = [(at(9), at(15)), (at(15), at(20)), (at(20), at(30))]
+EXPECTED = [(1, "uno"), (3, "three"), (4, "four")]
+SERVERS = {"mysql": "mysql_server", "tidb": "tidb_server"}
+
+
+class Feeding(msgspec.Struct):
+    """A pipeline, and the database that its mirror lies in."""
+
+    rig: Rig
+    database: MirrorRig
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        return self.database.rows("SELECT id, v FROM s.t ORDER BY id")
+
+    @property
+    def is_postgres(self) -> bool:
+        return isinstance(self.database, PostgresRig)
+
+    @property
+    def side(self) -> list[tuple[Any, ...]]:
+        return self.database.rows(
+            "SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE 'ticdc_rebuild%'"
+        )
+
+    @property
+    def ledger(self) -> list[tuple[Any, ...]]:
+        return self.database.rows(
+            "SELECT target_schema, target_table, from_ts FROM _ticdc_replay.ledger ORDER BY 1, 2, 3"
+        )
+
+    def replay(self, *numbers: int) -> None:
+        for number in numbers:
+            self.rig.replay(*WINDOWS[number])
+
+    def replay_from(self, first: int, end: int) -> None:
+        self.rig.replay(at(first) + 1, at(end))
+
+    def remove_changelog(self, number: int) -> str:
+        window = Window(*WINDOWS[number])
+        (run,) = (each for each in self.rig.context.state.runs.all("shop") if each.window == window)
+        open_store(self.rig.context.artifacts_uri).delete(f"runs/{run.run_hash}/index.json")
+        return run.run_hash
+
+    def rebuild(self, submit: Callable[[str], None] | None = None, **options: Any) -> Rebuilt:
+        told: list[str] = []
+        return rebuild(self.rig.context, "warehouse", TABLE, submit or self.rig._load, told.append, **options)
+
+
+@pytest.fixture(params=["postgres", "mysql", pytest.param("tidb", marks=pytest.mark.nightly)])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def fed(make_rig: Callable[..., Rig], kind: str, request: pytest.FixtureRequest) -> Feeding:
+    """Three windows of a table whose CREATE TABLE is in the first one."""
+    rig = make_rig()
+    if kind == "postgres":
+        database: MirrorRig = PostgresRig(rig.dsn)
+    else:
+        database = MysqlRig(request.getfixturevalue(SERVERS[kind]))
+        warehouse = msgspec.structs.replace(database.connections["target"], conn_id="warehouse")
+        rig.connections = type(rig.connections)({**rig.connections.by_id, "warehouse": warehouse})
+        rig._declared["targets"] = [{"name": "warehouse", "type": "mysql", "connection": "warehouse"}]
+        rig.context.__exit__()
+        rig.context = rig._context()
+    rig.send(11, row(at(11), new=columns(1, "one", **OLD)))
+    rig.send(12, row(at(12), new=columns(2, "two", **OLD)))
+    rig.resolved(15)
+    rig.send(16, row(at(16), new=columns(1, "uno", **OLD), old=columns(1, "one", **OLD)))
+    rig.send(17, row(at(17), new=columns(3, "three", **OLD)))
+    rig.resolved(20)
+    rig.send(21, row(at(21), old=columns(2, "two", **OLD)))
+    rig.send(26, row(at(26), new=columns(4, "four", **OLD)))
+    rig.resolved(30, 31)
+    return Feeding(rig, database)
+
+
+def test_a_mirror_that_somebody_spoilt_is_as_before(fed: Feeding) -> None:
+    fed.replay(0, 1, 2)
+    ledger = fed.ledger
+    fed.database.execute("UPDATE s.t SET v = 'spoilt'")
+    fed.database.execute("DELETE FROM s.t WHERE id = 3")
+    done = fed.rebuild()
+    assert (done.windows, done.end_ts, done.lost_indexes) == (3, at(30), ())
+    assert fed.rows == EXPECTED
+    assert (fed.side, fed.ledger) == ([], ledger)
+    assert fed.rig.held == ["complete"]
+    fed.replay(0)  # done before; and reloaded, it brings no deleted row back
+    fed.rig.load(fed.rig.decode(*WINDOWS[0]), reload=True)
+    assert fed.rows == EXPECTED
+
+
+def test_a_mirror_begins_and_ends_to_keep_deleted_rows(fed: Feeding) -> None:
+    fed.replay(0, 1, 2)
+    for deletes in ("soft", "hard"):
+        fed.rig._declared["targets"][0]["deletes"] = deletes
+        fed.rig.context.__exit__()
+        fed.rig.context = fed.rig._context()
+        index = fed.rig.decode(*WINDOWS[2])
+        with pytest.raises(TargetMismatchError, match=r"mirror rebuild <pipeline> s\.t"):
+            fed.rig.load(index, reload=True)
+        fed.rebuild()
+        fed.rig.load(index, reload=True)
+        if deletes == "soft":
+            rows = fed.database.rows("SELECT id, v, _is_deleted FROM s.t ORDER BY id")
+            assert rows == [(1, "uno", False), (2, "two", True), (3, "three", False), (4, "four", False)]
+    assert fed.rows == EXPECTED
+    fed.rig.load(fed.rig.decode(*WINDOWS[0]), reload=True)
+    assert fed.rows == EXPECTED, "the rebuilt mirror remembers the delete"
+
+
+def test_a_lost_mirror_comes_back(fed: Feeding) -> None:
+    fed.replay(0, 1, 2)
+    fed.database.execute("DROP TABLE s.t")
+    fed.rebuild()
+    assert fed.rows == EXPECTED
+
+
+def test_a_mirror_that_was_forgotten_is_covered_again(fed: Feeding) -> None:
+    fed.replay(0, 1, 2)
+    fed.database.execute("DROP TABLE s.t")
+    forget(fed.rig.context, "warehouse", TABLE)
+    fed.rebuild()
+    assert fed.rows == EXPECTED
+    qualities = {covered.quality for record in fed.rig.context.state.coverage.all("shop") for covered in record.tables}
+    assert qualities == {"complete"}
+    assert not trace(fed.rig.context, TABLE, {"id": "1"}).is_missing
+
+
+def test_what_is_loaded_meanwhile_is_neither_lost_nor_doubled(fed: Feeding) -> None:
+    fed.replay(0, 1)
+    loaded: list[str] = []
+
+    def submit(uri: str) -> None:
+        fed.rig._load(uri)
+        loaded.append(uri)
+        if len(loaded) == 2:
+            fed.replay(2)
+
+    fed.rebuild(submit)
+    assert len(loaded) == 3
+    assert fed.rows == EXPECTED
+    assert [each for _, _, each in fed.ledger] == [from_ts for from_ts, _ in WINDOWS]
+
+
+def test_a_window_that_only_the_old_mirror_has_is_named(fed: Feeding) -> None:
+    fed.replay(0, 1, 2)
+    with pytest.raises(PolicyStopError, match="windows that the new one lacks") as refused:
+        fed.rebuild(to_ts=at(20))
+    assert str(at(20)) in str(refused.value)
+    assert fed.rows == EXPECTED
+    fed.rebuild()
+    assert fed.rows == EXPECTED
+
+
+def test_a_window_that_was_not_loaded_is_named(fed: Feeding) -> None:
+    fed.replay(0, 2)
+    with pytest.raises(PolicyStopError, match="no run of") as refused:
+        fed.rebuild()
+    assert str(at(15)) in str(refused.value)
+    assert str(at(20)) in str(refused.value)
+    assert fed.side == []
+
+
+def test_a_changelog_that_was_removed_is_named(fed: Feeding) -> None:
+    fed.replay(0, 1, 2)
+    run_hash = fed.remove_changelog(1)
+    with pytest.raises(PolicyStopError, match=f"changelog of run {run_hash[:12]} .* was removed"):
+        fed.rebuild()
+
+
+def test_without_base_and_creation_nothing_begins(fed: Feeding) -> None:
+    fed.replay(1, 2)
+    with pytest.raises(PolicyStopError, match="no base of it is kept") as refused:
+        fed.rebuild()
+    assert str(at(15)) in str(refused.value)
+
+
+def test_an_abandoned_rebuild_leaves_nothing(fed: Feeding) -> None:
+    fed.replay(0, 1, 2)
+    ledger = fed.ledger
+    with pytest.raises(PolicyStopError):
+        fed.rebuild(to_ts=at(20))
+    assert fed.side != []
+    assert abandon(fed.rig.context, "warehouse", TABLE)
+    assert (fed.side, fed.ledger) == ([], ledger)
+    assert not abandon(fed.rig.context, "warehouse", TABLE)
+    tombstones = "SELECT count(*) FROM information_schema.tables WHERE table_name LIKE 'tombstones%'"
+    assert fed.database.rows(tombstones) == [(1,)]
+
+
+CREATE = (
+    "CREATE TABLE `t` (\n  `id` bigint NOT NULL,\n  `v` varchar(100) DEFAULT NULL,\n  `w` varchar(10) DEFAULT NULL,\n"
+    "  PRIMARY KEY (`id`)\n)"
+)
+
+
+def dumped(folder: Path, taken: int, *rows: tuple[bytes | None, ...]) -> Path:
+    table = Table("s", "t", CREATE, ["id", "v", "w"], ["number", "string", "string"], rows)
+    return write_dump(folder, [table], taken, Variant())
+
+
+def test_a_base_is_the_beginning_and_older_windows_change_nothing(fed: Feeding, tmp_path: Path) -> None:
+    fed.replay(0, 1, 2)
+    rows = [(b"1", b"uno", None), (b"2", b"two", None), (b"3", b"three", None)]
+    base = read_dump(fed.rig.context, request_of(dumped(tmp_path / "dump", at(18), *rows)))
+    fed.remove_changelog(0)
+    plan = plan_rebuild(fed.rig.context, "warehouse", TABLE)
+    assert [source.window for source in plan.sources] == [base.window, *[Window(*each) for each in WINDOWS[1:]]]
+    fed.rebuild()
+    assert fed.rows == EXPECTED
+    found = {version.version: version for version in trace(fed.rig.context, TABLE, {"id": "3"}).versions}
+    assert [fate.fate for fate in found[at(18)].fates] == ["current"]
+    fed.database.execute("DELETE FROM s.t WHERE id = 3")
+    lost = trace(fed.rig.context, TABLE, {"id": "3"})
+    assert lost.is_missing
+
+
+def test_a_dump_that_is_kept_alone_replaces_a_mirror_after_a_ddl_that_only_it_can_follow(
+    fed: Feeding, tmp_path: Path
+) -> None:
+    fed.replay(0, 1, 2)
+    fed.rig.send(32, ddl(at(32), "ALTER TABLE t ADD c DATETIME DEFAULT CURRENT_TIMESTAMP", kind=5))
+    fed.rig.send(36, row(at(36), old=columns(4, "four", **OLD)))
+    fed.rig.resolved(40, 41)
+    stopped = fed.rig.decode(at(30), at(32) + 1)
+    with pytest.raises(PolicyStopError):
+        fed.rig.load(stopped)
+    with pytest.raises(PolicyStopError, match="only the upstream has its values"):
+        follow(fed.rig.context, fed.rig.target, stopping_ddl(fed.rig.context, fed.rig.target, TABLE))
+    rows = [(b"1", b"uno", None), (b"3", b"three", None), (b"4", b"four", None)]
+    base = read_dump(fed.rig.context, request_of(dumped(tmp_path / "dump", at(34), *rows)))
+    assert fed.rows == EXPECTED
+    fed.rebuild(base=base.run_hash[:8])
+    fed.rig.load(stopped)
+    fed.replay_from(32, 40)
+    assert fed.rows == EXPECTED[:-1]
+
+
+def test_another_base_than_begun_is_refused(fed: Feeding, tmp_path: Path) -> None:
+    fed.replay(0, 1, 2)
+    with pytest.raises(PolicyStopError):
+        fed.rebuild(to_ts=at(20))
+    base = read_dump(fed.rig.context, request_of(dumped(tmp_path / "dump", at(29), (b"1", b"uno", None))))
+    with pytest.raises(ConfigError, match="another base"):
+        fed.rebuild(base=base.run_hash[:8])
+    abandon(fed.rig.context, "warehouse", TABLE)
+    fed.rebuild(base=base.run_hash[:8])
+    assert fed.rows == [(1, "uno")]
+
+
+def test_ddl_that_stops_leaves_the_old_mirror(fed: Feeding) -> None:
+    fed.replay(0, 1, 2)
+    fed.rig.send(32, ddl(at(32), "ALTER TABLE t MODIFY COLUMN v VARCHAR(2)", kind=12))
+    fed.rig.send(33, row(at(33), new=columns(5, "v", **OLD)))
+    fed.rig.resolved(40, 41)
+    with pytest.raises(PolicyStopError):
+        fed.rig.replay(at(30), at(40))
+    assert fed.rows == EXPECTED
+    fed.rebuild()
+    assert fed.rows == EXPECTED
+
+
+def test_a_rebuild_follows_the_ddl_that_the_mirror_has_followed(fed: Feeding) -> None:
+    fed.replay(0, 1, 2)
+    fed.rig.send(32, row(at(32), new=columns(5, "five", **OLD)))
+    fed.rig.send(32, ddl(at(32), "ALTER TABLE t MODIFY COLUMN v VARCHAR(5)", kind=12))
+    fed.rig.send(33, row(at(33), new=columns(6, "six", **OLD)))
+    fed.rig.resolved(40, 41)
+    whole = fed.rig.decode(at(30), at(40))
+    with pytest.raises(PolicyStopError):
+        fed.rig.load(whole)
+    stopped = fed.rig.decode(at(30), at(32) + 1)
+    with pytest.raises(PolicyStopError, match="mirror follow"):
+        fed.rig.load(stopped)
+    context = fed.rig.context
+    follow(context, fed.rig.target, stopping_ddl(context, fed.rig.target, TABLE))
+    fed.rig.load(stopped)
+    fed.rig.load(whole)
+    expected = [*EXPECTED, (5, "five"), (6, "six")]
+    assert fed.rows == expected
+    fed.database.execute("UPDATE s.t SET v = 'x'")
+    fed.rebuild()
+    assert (fed.rows, fed.side, fed.rig.held) == (expected, [], ["complete"])
+
+
+def test_what_people_added_stays_or_is_named(fed: Feeding) -> None:
+    fed.replay(0, 1, 2)
+    fed.database.execute("CREATE INDEX by_v ON s.t (v)" if fed.is_postgres else "CREATE INDEX by_v ON s.t (v(20))")
+    if fed.is_postgres:
+        fed.database.execute("DROP ROLE IF EXISTS rebuild_reader")
+        fed.database.execute("CREATE ROLE rebuild_reader")
+        fed.database.execute("GRANT SELECT ON s.t TO rebuild_reader")
+    fed.rebuild()
+    if fed.is_postgres:
+        indexes = "SELECT count(*) FROM pg_indexes WHERE schemaname = 's' AND indexname = 'by_v'"
+        assert fed.database.rows("SELECT has_table_privilege('rebuild_reader', 's.t', 'SELECT')") == [(True,)]
+        fed.database.execute("DROP OWNED BY rebuild_reader")
+        fed.database.execute("DROP ROLE rebuild_reader")
+        fed.database.execute("CREATE VIEW s.w AS SELECT id FROM s.t")
+        named = r"view s\.w"
+    else:
+        indexes = "SELECT count(*) FROM information_schema.statistics WHERE table_schema = 's' AND column_name = 'v'"
+        fed.database.execute("CREATE TABLE s.child (id bigint PRIMARY KEY, FOREIGN KEY (id) REFERENCES s.t (id))")
+        named = r"foreign key .* of s\.child"
+    assert fed.database.rows(indexes) == [(1,)]
+    with pytest.raises(TargetMismatchError, match=named):
+        fed.rebuild()
+    assert fed.rows == EXPECTED
+
+
+class KilledError(Exception):
+    """The process dies here."""
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_swap_that_is_killed_anywhere_leaves_one_whole_mirror(
+    fed: Feeding, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    fed.replay(0, 1, 2)
+    original = [(1, "spoilt"), (4, "spoilt")]
+    first = fed.rig.decode(*WINDOWS[0])
+    for number in counted(13, 2 if after else 1):
+        fed.database.execute("UPDATE s.t SET v = 'spoilt'")
+        fed.database.execute("DELETE FROM s.t WHERE id = 3")
+        killed = _swap_killed(fed, monkeypatch, number, after=after)
+        assert fed.rows in (EXPECTED, original)
+        # Whoever loads next finds the mirror with its own ledger, and brings no deleted row back.
+        fed.rig.load(first, reload=True)
+        assert [row[0] for row in fed.rows] in ([1, 3, 4], [1, 4])
+        fed.rebuild()
+        assert (fed.rows, fed.side) == (EXPECTED, []), number
+        if not killed:
+            break
+    assert number > 40
+
+
+def _swap_killed(fed: Feeding, monkeypatch: pytest.MonkeyPatch, number: int, *, after: bool) -> bool:
+    """Rebuild, and die at the *number*-th statement or commit of the swap; whether it came so far."""
+    left, struck = number, False
+
+    def strike(do: Callable[[], Any]) -> Any:
+        nonlocal left, struck
+        left -= 1
+        if left == 0 and not after:
+            struck = True
+            raise KilledError
+        done = do()
+        if left == 0:
+            struck = True
+            raise KilledError
+        return done
+
+    mirror = opened_target(fed.rig.context, "warehouse")
+    assert isinstance(mirror, ReplaceableMirror)
+    replace = type(mirror).replace
+
+    def dying(self: Any, *given: Any) -> Any:
+        with monkeypatch.context() as patch:
+            query, commit = pymysql.connections.Connection.query, pymysql.connections.Connection.commit
+            execute, pg_commit = psycopg.Connection.execute, psycopg.Connection.commit
+            patch.setattr(pymysql.connections.Connection, "query", lambda own, *each: strike(lambda: query(own, *each)))
+            patch.setattr(pymysql.connections.Connection, "commit", lambda own: strike(lambda: commit(own)))
+            patch.setattr(psycopg.Connection, "execute", lambda own, *each: strike(lambda: execute(own, *each)))
+            patch.setattr(psycopg.Connection, "commit", lambda own: strike(lambda: pg_commit(own)))
+            return replace(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(mirror), "replace", dying)
+        with contextlib.suppress(KilledError):
+            fed.rebuild()
+    return struck
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_rebuild_that_is_killed_goes_on_where_it_was(fed: Feeding, number: int) -> None:
+    fed.replay(0, 1, 2)
+    fed.database.execute("UPDATE s.t SET v = 'spoilt'")
+    loaded: list[str] = []
+
+    def submit(uri: str) -> None:
+        fed.rig._load(uri)
+        loaded.append(uri)
+        if len(loaded) == number:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        fed.rebuild(submit)
+    assert {row[1] for row in fed.rows} == {"spoilt"}
+    fed.rebuild(submit)
+    assert len(loaded) == 3
+    assert fed.rows == EXPECTED
+
+
+def test_the_command_rebuilds_and_abandons(fed: Feeding) -> None:
+    fed.replay(0, 1, 2)
+    fed.database.execute("UPDATE s.t SET v = 'spoilt'")
+    fed.rig._declared["runner"] = "local"
+    (fed.rig.folder / "shop.yaml").write_text(yaml.safe_dump(fed.rig._declared))
+    ids = ("kafka", "warehouse")
+    file = fed.rig.folder / "connections.yaml"
+    file.touch(mode=0o600)
+    known = {name: msgspec.to_builtins(fed.rig.connections[name]) for name in ids}
+    wanted = ("conn_type", "host", "port", "login", "password", "schema", "extra")
+    file.write_text(
+        yaml.safe_dump({name: {key: each[key] for key in wanted if each.get(key)} for name, each in known.items()})
+    )
+
+    def run(*options: str) -> Result:
+        arguments = ["mirror", "rebuild", str(fed.rig.folder / "shop.yaml"), "s.t", "--connections", str(file)]
+        return CliRunner(env={"COLUMNS": "300"}).invoke(app, [*arguments, *options])
+
+    refused = run("--to", str(at(20)))
+    assert refused.exit_code == 2
+    assert "windows that the new one lacks" in refused.output
+    assert "s.t: removed what was built" in run("--abandon").output
+    assert {row[1] for row in fed.rows} == {"spoilt"}
+    done = run()
+    assert done.exit_code == 0, done.output
+    assert "s.t: 3 of 3" in done.output
+    assert fed.rows == EXPECTED
+
+
+def test_a_mirror_is_compared_with_what_its_changelogs_have(fed: Feeding) -> None:
+    fed.replay(0, 1, 2)
+
+    def verified() -> Verification:
+        return verify_changelogs(fed.rig.context, "warehouse", fed.rig._load, pace=Pace(1.0))
+
+    report = verified()
+    (found,) = report.tables
+    assert (report.against, found.outcome, found.at, found.findings.mirror_rows) == (
+        "changelogs",
+        "equal",
+        at(30) - 1,
+        3,
+    )
+    assert fed.side == []
+    fed.database.execute("UPDATE s.t SET v = 'x' WHERE id = 1")
+    fed.database.execute("DELETE FROM s.t WHERE id = 3")
+    fed.database.execute("INSERT INTO s.t (id, v, _commit_ts) VALUES (9, 'nine', 1)")
+    (found,) = verified().tables
+    kinds = {(each.kind, each.key, each.columns) for each in found.findings.differences}
+    assert kinds == {("changed", ("1",), ("v",)), ("missing", ("3",), ()), ("extra", ("9",), ())}
+    assert fed.side != [], "for the rebuild"
+    fed.rebuild()
+    assert (fed.rows, fed.side) == (EXPECTED, [])
+    assert verified().is_equal
+
+
+def test_a_changed_shape_needs_a_rebuild(fed: Feeding) -> None:
+    fed.replay(0, 1)
+    rig = fed.rig
+    rig._declared["targets"] = [
+        {**target, "shape": [{"tables": ["s.t"], "exclude": ["w"], "mask": {"v": {"fixed": "hidden"}}}]}
+        for target in rig._declared["targets"]
+    ]
+    rig.context.__exit__()
+    rig.context = rig._context()
+    with pytest.raises(TargetMismatchError, match="another `shape`"):
+        fed.replay(2)
+    fed.rebuild()
+    fed.replay(2)
+    assert fed.rows == [(1, "hidden"), (3, "hidden"), (4, "hidden")]
+    (found,) = verify_changelogs(rig.context, "warehouse", rig._load, pace=Pace(1.0)).tables
+    assert (found.outcome, found.columns) == ("equal", 2)
+
+
+def test_a_ddl_under_another_spelling_is_part_of_a_rebuild(fed: Feeding) -> None:
+    fed.replay(0, 1, 2)
+    fed.rig.send(35, ddl(at(35), "TRUNCATE TABLE T", table="T", kind=11))
+    fed.rig.send(36, row(at(36), new=columns(7, "seven", **OLD)))
+    fed.rig.resolved(40, 41)
+    fed.rig.replay(at(30), at(40))
+    assert fed.rows == [(7, "seven")]
+    fed.rebuild()
+    assert fed.rows == [(7, "seven")]
+
+
+def test_a_window_that_was_loaded_again_for_the_table_alone_counts_once(fed: Feeding) -> None:
+    fed.replay(0, 1, 2)
+    again = fed.rig.decode(*WINDOWS[0], repin=True, tables=("s.t",))
+    fed.rig.load(again, ("s.t",))
+    fed.rebuild()
+    assert fed.rows == EXPECTED
+
+
+def test_a_swap_takes_no_rights_from_defaults_and_no_names_of_others(fed: Feeding) -> None:
+    if not fed.is_postgres:
+        pytest.skip("PostgreSQL's default privileges, and its names of indexes")
+    fed.replay(0, 1, 2)
+    role = f"reader_{uuid4().hex[:8]}"
+    for statement in (
+        f"CREATE ROLE {role}",
+        f"ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO {role}",
+        "ALTER TABLE s.t RENAME CONSTRAINT t_pkey TO other",
+        "CREATE TABLE s.neighbour (id int CONSTRAINT t_pkey PRIMARY KEY)",
+    ):
+        fed.database.execute(statement)
+    try:
+        fed.rebuild()
+        assert fed.rows == EXPECTED
+        assert fed.database.rows(f"SELECT has_table_privilege('{role}', 's.t', 'SELECT')") == [(False,)]
+    finally:
+        fed.database.execute(f"ALTER DEFAULT PRIVILEGES REVOKE SELECT ON TABLES FROM {role}")
+        fed.database.execute(f"DROP OWNED BY {role}")
+        fed.database.execute(f"DROP ROLE {role}")

@@ -1,0 +1,175 @@
+"""Shaped mirrors of every kind: what their tables have, whatever the order of windows, and after DDL."""
+
+import hmac
+import itertools
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.changelogs import Changelog, base, delete, put, table
+from tests.support.target_rigs import LakeRig, MirrorRig
+from ticdc_replay.changelog.cells.written import written_cell
+from ticdc_replay.config.target_kinds import read_section
+from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.errors import ConfigError, PolicyStopError, TargetMismatchError, UnrepresentableValueError
+from ticdc_replay.domain.tables import TableName
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
+from ticdc_replay.targets.load import open_target
+from ticdc_replay.targets.shaped_load import shape_of
+
+pytestmark = pytest.mark.integration
+
+INT = ColumnType("bigint", declared=True)
+TEXT = ColumnType("varchar", length=40, declared=True)
+SALT = "0123456789abcdef"
+COLUMNS = {"id": INT, "email": TEXT, "age": TEXT, "secret": TEXT}
+PEOPLE = table("shop.people", COLUMNS)
+KNOWN = definition_from_sql(
+    TableName("shop", "people"),
+    "CREATE TABLE people (id BIGINT PRIMARY KEY, email VARCHAR(40), age VARCHAR(40), secret VARCHAR(40))",
+)
+ADDED = "ALTER TABLE people ADD COLUMN secret2 VARCHAR(40), ADD COLUMN city VARCHAR(40) DEFAULT 'x'"
+SHAPE: dict[str, Any] = {
+    "exclude": ["secret*"],
+    "rename": {"email": "contact"},
+    "cast": {"age": "bigint"},
+    "mask": {"email": "hash", "id": "hash"},
+    "salt_connection": "salts",
+    "constants": {"_window": "window"},
+}
+
+
+@pytest.fixture
+def shaped_mirror(any_mirror: MirrorRig) -> MirrorRig:
+    """A mirror of each kind with a shape."""
+    any_mirror.section |= {"shape": [SHAPE]}
+    by_id = {**any_mirror.connections.by_id, "salts": Connection("salts", "generic", password=SALT)}
+    any_mirror.connections = msgspec.structs.replace(any_mirror.connections, by_id=by_id)
+    return any_mirror
+
+
+def hashed(text: str) -> str:
+    return hmac.digest(SALT.encode(), text.encode(), "sha256").hex()
+
+
+def person(commit_ts: int, id: int, age: str, **cells: Any) -> Any:
+    return put(commit_ts, id=id, email=f"plain-{id}", age=age, secret="plain", **cells)
+
+
+def windows(artifacts: Path) -> list[Changelog]:
+    added = table("shop.people", {**COLUMNS, "secret2": TEXT, "city": TEXT}, valid_from=150)
+    return [
+        Changelog(artifacts, 0, 100).rows(PEOPLE, [person(10, 1, "1"), person(10, 2, "2"), person(10, 3, "3")]),
+        Changelog(artifacts, 100, 200)
+        .knows(KNOWN)
+        .ddl(150, ADDED, table="shop.people")
+        .rows(PEOPLE, [delete(110, id=2)])
+        .rows(added, [person(160, 4, "4", city="y")]),
+        Changelog(artifacts, 200, 300).rows(added, [person(210, 1, "11", city="z")]),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3)))[::2], ids=str)
+def test_windows_in_any_order_give_one_shaped_mirror(
+    shaped_mirror: MirrorRig, artifacts: Path, order: tuple[int, ...]
+) -> None:
+    all_windows = windows(artifacts)
+    shaped_mirror.load_all(all_windows[at] for at in order)
+    found = shaped_mirror.rows("SELECT id, contact, age, _window, city, _commit_ts FROM shop.people")
+    assert sorted(found, key=lambda row: row[2]) == [
+        (hashed("3"), hashed("plain-3"), 3, "0-100", "x", 10),
+        (hashed("4"), hashed("plain-4"), 4, "100-200", "y", 160),
+        (hashed("1"), hashed("plain-1"), 11, "200-300", "z", 210),
+    ]
+    assert "plain" not in str(shaped_mirror.rows("SELECT * FROM shop.people"))
+    assert not [*artifacts.glob("loads/**/shaped/**/*.parquet")]
+
+
+def test_a_base_is_shaped(shaped_mirror: MirrorRig, artifacts: Path) -> None:
+    shaped_mirror.load(base(artifacts, 50).rows(PEOPLE, [put(50, op="upsert", **person(50, 1, "1").cells)]))
+    assert shaped_mirror.rows("SELECT id, contact, age FROM shop.people") == [(hashed("1"), hashed("plain-1"), 1)]
+
+
+def test_a_cast_without_result_stops_or_is_set_aside(shaped_mirror: MirrorRig, artifacts: Path) -> None:
+    changelog = Changelog(artifacts, 0, 100).rows(PEOPLE, [person(10, 1, "1"), person(10, 2, "old")])
+    with pytest.raises(UnrepresentableValueError, match="age") as stop:
+        shaped_mirror.load(changelog)
+    assert "plain" not in str(stop.value)
+    report = shaped_mirror.load_table(changelog, target_value="quarantine")
+    assert (report.upserted, report.quarantined) == (1, 1)
+    for file in artifacts.glob("loads/**/*"):
+        assert not file.is_file() or b"plain" not in file.read_bytes(), file
+
+
+def test_a_rename_that_would_unmask_stops(shaped_mirror: MirrorRig, artifacts: Path) -> None:
+    shaped_mirror.load(windows(artifacts)[0])
+    renamed = table("shop.people", {"id": INT, "mail": TEXT, "age": TEXT, "secret": TEXT}, valid_from=150)
+    ddl = "ALTER TABLE people RENAME COLUMN email TO mail"
+    window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, ddl, table="shop.people")
+    with pytest.raises(PolicyStopError, match="treats in another way"):
+        shaped_mirror.load(window)
+    later = Changelog(artifacts, 200, 300).rows(renamed, [put(210, id=1, mail="plain-1", age="1", secret="plain")])
+    with pytest.raises(ConfigError, match="no column email"):
+        shaped_mirror.load(later)
+    assert "plain" not in str(shaped_mirror.rows("SELECT * FROM shop.people"))
+
+
+def test_another_shape_is_refused(shaped_mirror: MirrorRig, artifacts: Path) -> None:
+    first, second, _ = windows(artifacts)
+    shaped_mirror.load(first)
+    for other in ([{**SHAPE, "cast": {}}], []):
+        with pytest.raises(TargetMismatchError, match="another `shape`"):
+            shaped_mirror.load(second, {"shape": other})
+
+
+def test_another_salt_is_refused_whatever_comes_between(shaped_mirror: MirrorRig, artifacts: Path) -> None:
+    first, _, last = windows(artifacts)
+    shaped_mirror.load(first)
+    other = {**shaped_mirror.connections.by_id, "salts": Connection("salts", "generic", password="another salt of it")}
+    shaped_mirror.connections = msgspec.structs.replace(shaped_mirror.connections, by_id=other)
+    only_ddl = Changelog(artifacts, 100, 150).knows(KNOWN)
+    shaped_mirror.load(only_ddl.ddl(120, "ALTER TABLE people ADD INDEX (age)", table="shop.people"))
+    with pytest.raises(TargetMismatchError, match="another salt"):
+        shaped_mirror.load(last)
+
+
+def test_a_row_is_found_by_its_key_upstream(shaped_mirror: MirrorRig, artifacts: Path) -> None:
+    shaped_mirror.load(windows(artifacts)[0])
+    shape = shape_of(read_section(shaped_mirror.section), shaped_mirror.connections, PEOPLE.name)
+    assert shape is not None
+    key = shape.key({"id": written_cell("2", INT, "UTC")})
+    found = open_target(read_section(shaped_mirror.section), shaped_mirror.connections).find_row(
+        "pipeline", PEOPLE.name, key
+    )
+    assert found.version == 10 or found.not_looked
+
+
+def test_tables_have_names_by_pattern(any_mirror: MirrorRig, artifacts: Path) -> None:
+    any_mirror.section |= {"schema": "raw_{schema}", "table": "{schema}__{table}"}
+    any_mirror.load(Changelog(artifacts, 0, 100).rows(PEOPLE, [person(10, 1, "1")]))
+    any_mirror.load(Changelog(artifacts, 100, 200).rows(PEOPLE, [person(110, 1, "2")]))
+    assert any_mirror.rows("SELECT id, age FROM raw_shop.shop__people") == [(1, "2")]
+
+
+def test_two_tables_of_one_name_are_refused(any_mirror: MirrorRig, artifacts: Path) -> None:
+    any_mirror.section |= {"schema": "raw", "table": "all_{table}"}
+    other = table("store.people", COLUMNS)
+    any_mirror.load(Changelog(artifacts, 0, 100).rows(PEOPLE, [person(10, 1, "1")]))
+    with pytest.raises(TargetMismatchError):
+        any_mirror.load(Changelog(artifacts, 100, 200).rows(other, [person(110, 1, "2")]))
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_a_history_is_shaped(kind: str, lake_spark: SparkSession, artifacts: Path, tmp_path: Path) -> None:
+    rig = LakeRig(kind, lake_spark, tmp_path, mode="history", shape=[SHAPE], table="{schema}__{table}")
+    rig.connections = Connections({"salts": Connection("salts", "generic", password=SALT)})
+    for window in windows(artifacts):
+        rig.load(window)
+    found = rig.rows("SELECT contact, age, _op, _window, _ddl FROM shop.shop__people")
+    assert "plain" not in str(found)
+    assert [row[:4] for row in found if row[1] == 11] == [(hashed("plain-1"), 11, "insert", "200-300")]
+    assert [row[4] for row in found if row[2] == "ddl"]

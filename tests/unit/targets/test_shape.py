@@ -1,0 +1,301 @@
+"""Shapes of tables: what becomes of schemas, DDL and rows, and what of a masked value can be found afterwards."""
+
+import hmac
+import json
+import re
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from tests.support.changelogs import Changelog, Row, delete, put, table
+from tests.support.in_process import in_process
+from ticdc_replay.changelog.cells.written import written_cell
+from ticdc_replay.config.shape import ShapeSection
+from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.errors import ConfigError, PolicyStopError, TargetMismatchError
+from ticdc_replay.domain.tables import Column, TableName
+from ticdc_replay.schemas.changes import (
+    BreakingChange,
+    Change,
+    ColumnAdded,
+    ColumnDropped,
+    ColumnRenamed,
+    ColumnWidened,
+    NoRowChange,
+    TableChanges,
+    kind_of,
+)
+from ticdc_replay.targets.base import LoadReport
+from ticdc_replay.targets.load import load
+from ticdc_replay.targets.shape import Shape, canonical_text
+
+INT = ColumnType("bigint", declared=True)
+TEXT = ColumnType("varchar", length=200, declared=True)
+SALT = "s" * 32
+PEOPLE = table("shop.people", {"id": INT, "email": TEXT, "note": TEXT, "phone": TEXT, "age": TEXT, "internal": TEXT})
+ENTRY: dict[str, Any] = {
+    "tables": ["shop.*"],
+    "exclude": ["inter*"],
+    "rename": {"EMAIL": "contact", "id": "person"},
+    "cast": {"age": "bigint"},
+    "mask": {"email": "hash", "note": "null", "phone": {"fixed": "***"}},
+    "salt_connection": "salts",
+    "constants": {"_window": "window", "_loaded_at": "loaded_at"},
+}
+PLANTED = ["plain-email", "plain-note", "plain-phone", "plain-internal", SALT]
+
+
+def connections(salt: str = SALT) -> Connections:
+    return Connections({"salts": Connection("salts", "generic", password=salt)})
+
+
+def run(changes: Changelog, lake: Path, *shape: dict[str, Any], salt: str = SALT, **options: Any) -> LoadReport:
+    target: dict[str, object] = {"type": "parquet", "name": "lake", "uri": lake.as_uri(), "shape": [*shape]}
+    return load(changes.job(target, **options), connections(salt), in_process)
+
+
+def rows_in(lake: Path) -> list[dict[str, Any]]:
+    (path,) = lake.glob("pipeline/loads/window=*/run=*.json")
+    files = json.loads(path.read_bytes())["changelog"]
+    rows = [row for file in files for row in pq.read_table(lake / file["name"], partitioning=None).to_pylist()]
+    return sorted(rows, key=lambda row: row["_commit_ts"])
+
+
+def hashed(text: str) -> str:
+    return hmac.digest(SALT.encode(), text.encode(), "sha256").hex()
+
+
+def shape(**entry: Any) -> Shape:
+    return Shape(TableName("shop", "people"), ShapeSection.model_validate(entry), SALT.encode())
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Changelog:
+    rows = [
+        put(10, id=1, email="plain-email", note="plain-note", phone="plain-phone", age="41", internal="plain-internal"),
+        put(20, id=2, email=None, note=None, phone=None, age="many", internal=None),
+        Row("insert", 25, {"id": 3, "age": "5"}, exact={"email": b"plain-email", "internal": b"x"}),
+        delete(30, id=2),
+    ]
+    return Changelog(tmp_path / "artifacts", 0, 100).rows(PEOPLE, rows, files=2)
+
+
+def test_a_target_has_shaped_rows_and_no_masked_value(people: Changelog, tmp_path: Path) -> None:
+    report = run(people, tmp_path / "lake", ENTRY)
+    first, second, third, gone = rows_in(tmp_path / "lake")
+    assert list(first["after"]) == ["person", "contact", "note", "phone", "age", "_window", "_loaded_at"]
+    loaded_at = first["after"].pop("_loaded_at")
+    assert loaded_at.tzinfo is not None
+    assert first["after"] == {
+        "person": 1, "contact": hashed("plain-email"), "note": None, "phone": "***", "age": 41, "_window": "0-100",
+    }  # fmt: skip
+    assert (second["after"]["contact"], second["after"]["phone"], second["after"]["age"]) == (None, None, None)
+    assert second["_exact"] == [("after.age", b"many")]
+    assert (third["after"]["contact"], third["_exact"]) == (hashed("plain-email"), None)
+    assert gone["before"]["person"] == 2
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and "runs/" not in str(path.relative_to(tmp_path))]
+    assert files
+    for path in files:
+        content = (
+            repr(pq.read_table(path, partitioning=None).to_pylist()) if path.suffix == ".parquet" else path.read_text()
+        )
+        assert not [word for word in PLANTED if word in content or word in str(report)], path
+    assert not [*(tmp_path / "artifacts").rglob("loads/**/shaped/**/*.parquet")], "copies of the attempt stay"
+
+
+def test_another_shape_or_salt_is_refused_once_there_are_rows(people: Changelog, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    run(people, lake, ENTRY)
+    run(people, lake, ENTRY, reload=True)
+    with pytest.raises(TargetMismatchError, match="mirror forget"):
+        run(people, lake, {**ENTRY, "exclude": []}, reload=True)
+    with pytest.raises(TargetMismatchError, match="another salt"):
+        run(people, lake, ENTRY, salt="t" * 32, reload=True)
+    with pytest.raises(TargetMismatchError, match="shape"):
+        run(people, lake, reload=True)
+
+
+def test_a_short_salt_is_refused(people: Changelog, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="at least 16 bytes"):
+        run(people, tmp_path / "lake", ENTRY, salt="short")
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"exclude": ["id"]}, "part of the key"),
+        ({"mask": {"id": "null"}}, "part of the key"),
+        ({"mask": {"id": {"fixed": "x"}}}, "part of the key"),
+        ({"cast": {"id": "decimal(10,2)"}}, "part of the key"),
+        ({"cast": {"note": "double"}}, "without loss"),
+        ({"include": ["emial"]}, "no column emial"),
+        ({"mask": {"emial": "null"}}, "no column emial"),
+        ({"rename": {"note": "email"}}, "two columns"),
+        ({"constants": {"note": "run"}}, "two columns"),
+    ],
+)
+def test_a_shape_that_does_not_fit_is_refused(entry: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        shape(**entry).schema(PEOPLE)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"mask": {"email": "hash"}},
+        {"salt_connection": "salts"},
+        {"cast": {"a": "varchar(3)"}},
+        {"cast": {"a": "decimal(3,4)"}},
+        {"rename": {"a": "x", "b": "X"}},
+        {"rename": {"a": "x", "A": "y"}},
+    ],
+)
+def test_a_section_that_means_nothing_is_refused(entry: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        ShapeSection.model_validate(entry)
+
+
+def test_a_key_is_renamed_and_hashed() -> None:
+    made = shape(rename={"id": "person"}, mask={"id": "hash"}, salt_connection="salts")
+    assert made.schema(PEOPLE).handle_key == ("person",)
+    cells = made.key({"id": written_cell("7", INT, "UTC")})
+    assert {name: cell.array.to_pylist() for name, cell in cells.items()} == {"person": [hashed("7")]}
+
+
+@pytest.mark.parametrize("names", [("email", "mail"), ("internal", "visible"), ("other", "internal_3")])
+def test_a_rename_to_a_name_that_is_treated_in_another_way_stops_every_kind_of_target(names: tuple[str, str]) -> None:
+    with pytest.raises(PolicyStopError, match="let a pattern of `shape` match both names"):
+        shape(**ENTRY).changes(TableChanges(PEOPLE.name, 5, (ColumnRenamed(*names),)))
+
+
+HASHED = ColumnType("char", length=64, declared=True)
+EMAIL, NEW = Column("email", TEXT), Column("internal_2", TEXT)
+CHANGES: list[tuple[Change, Change | str]] = [
+    (ColumnAdded(NEW, "x", True), "no_row_change"),
+    (ColumnAdded(Column("email", TEXT), "x", True), ColumnAdded(Column("contact", HASHED), hashed("x"), True)),
+    (ColumnWidened(EMAIL, Column("email", ColumnType("varchar", length=300, declared=True))), "no_row_change"),
+    (ColumnWidened(Column("internal", TEXT), Column("internal", INT)), "no_row_change"),
+    (ColumnDropped("email", 5), ColumnDropped("contact", 5)),
+    (ColumnDropped("internal"), "no_row_change"),
+    (ColumnRenamed("internal", "internal_2"), "no_row_change"),
+    (ColumnRenamed("other", "another"), ColumnRenamed("other", "another")),
+    (NoRowChange("x"), NoRowChange("x")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "expected"), CHANGES)
+def test_ddl_changes_what_the_target_has(change: Change, expected: Change | str) -> None:
+    (made,) = shape(**ENTRY).changes(TableChanges(PEOPLE.name, 5, (change,))).changes
+    assert expected == (kind_of(made) if isinstance(expected, str) else made)
+
+
+def test_defaults_are_written_as_rows_are() -> None:
+    made = shape(tables=["*.*"], mask={"n": "hash"}, cast={"m": "text"}, salt_connection="salts")
+    added = TableChanges(
+        PEOPLE.name, 5, (ColumnAdded(Column("n", INT), "007", True), ColumnAdded(Column("m", INT), "-0", True))
+    )
+    assert [change.fill for change in made.changes(added).changes if isinstance(change, ColumnAdded)] == [
+        hashed("7"),
+        "0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("1.50", ColumnType("decimal", length=10, scale=2)), ("1.5000", ColumnType("decimal", length=14, scale=4))),
+        (("100", ColumnType("decimal", length=10, scale=0)), ("100.0", ColumnType("decimal", length=14, scale=1))),
+        (("0.5", ColumnType("float")), ("0.5", ColumnType("double"))),
+    ],
+)
+def test_a_hash_outlives_a_wider_type(one: tuple[str, ColumnType], other: tuple[str, ColumnType]) -> None:
+    made = shape(tables=["*.*"], mask={"id": "hash"}, salt_connection="salts")
+    hashes = [made.key({"id": written_cell(*each, "UTC")})["id"].array.to_pylist() for each in (one, other)]
+    assert hashes[0] == hashes[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "base", "cast"),
+    [
+        ("0.0010", ColumnType("decimal", length=10, scale=4), "decimal(10,1)"),
+        ("0.00001000", ColumnType("decimal", length=20, scale=8), "decimal(20,2)"),
+        *[(text, TEXT, "bigint") for text in ("1_000", " 12 ", "１２", "1e3", "007", "+5", "-0", "")],
+        *[
+            (text, TEXT, "datetime")
+            for text in ("2024-01-02T03:04:05,1234567", "2024-W01-2", "20240102", "2024-01-02 03:04")
+        ],
+        ("2024-01-02 03:04:05", TEXT, "date"),
+    ],
+)
+def test_a_cast_that_would_lose_something_leaves_the_text(text: str, base: ColumnType, cast: str) -> None:
+    cell = shape(tables=["*.*"], cast={"v": cast}).key({"v": written_cell(text, base, "UTC")})["v"]
+    assert (cell.array.to_pylist(), cell.exact) == ([None], text)
+
+
+def test_text_of_ddl_is_not_shown() -> None:
+    change = BreakingChange("a DDL that is not understood: DEFAULT 'plain-note'")
+    (made,) = shape(**ENTRY).changes(TableChanges(PEOPLE.name, 5, (change,))).changes
+    assert "plain-note" not in str(made)
+    assert kind_of(made) == "not_understood"
+
+
+@pytest.mark.parametrize(
+    ("value", "column_type", "text"),
+    [
+        (5, INT, "5"),
+        (Decimal("1.50"), ColumnType("decimal", length=5, scale=2), "1.50"),
+        (datetime(2024, 1, 2, 3, 4, 5, 600_000), ColumnType("datetime"), "2024-01-02 03:04:05.6"),
+        (datetime(2024, 1, 2), ColumnType("datetime"), "2024-01-02 00:00:00"),
+        (date(2024, 1, 2), ColumnType("date"), "2024-01-02"),
+        (-3_600_500_000, ColumnType("time"), "-01:00:00.5"),
+        (-0.0, ColumnType("double"), "0"),
+        (0.1, ColumnType("float"), "0.1"),
+        (b"\xff", ColumnType("blob"), None),
+    ],
+)
+def test_one_value_has_one_text(value: Any, column_type: ColumnType, text: str | None) -> None:
+    assert canonical_text(value, column_type) == (b"\xff" if text is None else text.encode())
+
+
+@pytest.mark.parametrize(
+    ("before", "cast", "value", "expected"),
+    [
+        (TEXT, "bigint", "12", 12),
+        (TEXT, "bigint", "1.5", None),
+        (TEXT, "bigint", str(2**63), None),
+        (TEXT, "decimal(5,2)", "123.45", Decimal("123.45")),
+        (TEXT, "decimal(5,2)", "1.455", None),
+        (TEXT, "decimal(5,2)", "1234", None),
+        (INT, "double", 2**53 + 1, None),
+        (INT, "text", 7, "7"),
+        (TEXT, "date", "2024-01-02", date(2024, 1, 2)),
+        (TEXT, "date", "2024-01-02 00:00:01", None),
+        (TEXT, "datetime", "2024-01-02T03:04:05", datetime(2024, 1, 2, 3, 4, 5)),
+        (TEXT, "datetime", "2024-01-02T03:04:05+01:00", None),
+    ],
+)
+def test_a_cast_loses_nothing(tmp_path: Path, before: ColumnType, cast: str, value: Any, expected: Any) -> None:
+    schema = table("shop.people", {"id": INT, "v": before})
+    changes = Changelog(tmp_path / "artifacts", 0, 100).rows(schema, [put(10, id=1, v=value)])
+    run(changes, tmp_path / "lake", {"cast": {"v": cast}})
+    (row,) = rows_in(tmp_path / "lake")
+    assert row["after"]["v"] == expected
+    assert row["_exact"] == (None if expected is not None else [("after.v", str(value).encode())])
+
+
+def test_the_shape_in_the_documents_is_one() -> None:
+    document = Path("docs/targets.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```yaml\n(shape:\n.*?)```", document, flags=re.DOTALL)
+    (entry,) = yaml.safe_load(text)["shape"]
+    assert ShapeSection.model_validate(entry).mask["email"] == "hash"
+
+
+def test_a_target_without_shape_leaves_no_record(people: Changelog, tmp_path: Path) -> None:
+    run(people, tmp_path / "lake")
+    assert not (tmp_path / "artifacts/shapes").exists()
