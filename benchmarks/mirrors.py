@@ -15,21 +15,24 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from datetime import datetime, timedelta
-from decimal import Decimal
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import psycopg
+import pyarrow as pa
 import pymysql
+import xxhash
 
 from benchmarks.results import replace_part
 from demo.embedded_stack.postgres import Postgres
 from tests.support import mariadb
-from tests.support.changelogs import Changelog, put, table
+from tests.support.changelogs import Changelog, table
+from ticdc_replay.changelog.cells.types import table_arrow_schema
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.drivers.load import run_load
@@ -39,6 +42,7 @@ from ticdc_replay.mysql_protocol import arguments
 ROWS = 1_000_000
 RUNS = 3
 PROCESSES = 2
+FILES = 4
 GOAL = 1.3
 
 
@@ -73,7 +77,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         folder = Path(name)
         windows = [window(folder, number, options.rows) for number in range(RUNS + 2)]
-        server = {"innodb-buffer-pool-size": "2G", "innodb-log-file-size": "1G"}
+        server = {**mariadb.DURABLE, "innodb-buffer-pool-size": "2G", "innodb-log-file-size": "1G"}
         with mariadb.running(folder, programs, server) as connection:
             maria = measured(windows, mysql_ways(connection, folder))
         with Postgres(folder / "postgres") as postgres:
@@ -85,24 +89,48 @@ def main() -> None:
 
 
 def window(folder: Path, number: int, rows: int) -> Changelog:
-    """A window in which every row changes."""
+    """A window in which every row changes, in the files that decode would write."""
     begin = 1_000 * (number + 1)
-    first = datetime(2026, 1, 1)
-    cells = (
-        put(
-            begin + 1 + at % 900,
-            id=at,
-            customer=(at + number) % 10_007,
-            status=("new", "paid", "sent")[(at + number) % 3],
-            amount=Decimal(at + number).scaleb(-2),
-            weight=(at + number) / 8,
-            created=first + timedelta(seconds=at),
-            mail=f"customer{at % 10_007}@example.com",
-            note=f"note {at + number} " * 8,
-        )
-        for at in range(rows)
-    )
-    return Changelog(folder / "artifacts", begin, begin + 1_000).rows(ORDERS, cells, files=4)
+    made = Changelog(folder / "artifacts", begin, begin + 1_000)
+    for part in range(FILES):
+        at = np.arange(part, rows, FILES)
+        made.file(ORDERS, changed_rows(at[np.argsort(at % 900, kind="stable")], begin, number))
+    return made
+
+
+def changed_rows(at: npt.NDArray[np.int64], begin: int, number: int) -> pa.Table:
+    """The rows with the keys *at*, as the changelog has them."""
+    schema = table_arrow_schema(ORDERS)
+    image = schema.field("after").type
+    cells = {
+        "id": at,
+        "customer": (at + number) % 10_007,
+        "status": np.array(["new", "paid", "sent"])[(at + number) % 3],
+        "amount": [f"{each // 100}.{each % 100:02}" for each in (at + number).tolist()],
+        "weight": (at + number) / 8,
+        "created": np.datetime64("2026-01-01T00:00:00", "us") + at.astype("timedelta64[s]"),
+        "mail": [f"customer{each % 10_007}@example.com" for each in at.tolist()],
+        "note": [f"note {each + number} " * 8 for each in at.tolist()],
+    }
+    own = {
+        "_op": np.full(len(at), "insert"),
+        "_commit_ts": begin + 1 + at % 900,
+        "_topic": np.full(len(at), "topic"),
+        "_partition": np.zeros(len(at), np.int32),
+        "_offset": at + 1,
+        "_index": np.zeros(len(at), np.int32),
+        "_key": [xxhash.xxh3_128_digest(each.to_bytes(8)) for each in at.tolist()],
+        "_partial": np.zeros(len(at), np.bool_),
+        "_split": np.zeros(len(at), np.bool_),
+        "after": pa.StructArray.from_arrays(
+            [pa.array(cells[each.name]).cast(each.type) for each in image], fields=list(image)
+        ),
+    }
+    columns = [
+        pa.array(own[each.name]).cast(each.type) if each.name in own else pa.nulls(len(at), each.type)
+        for each in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 class Ways:

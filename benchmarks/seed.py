@@ -63,7 +63,7 @@ def main() -> None:
         folder = Path(name)
         dump, files = write_dump(folder / "dump", options.rows)
         print(f"{sum(file.stat().st_size for file in files) / 1e6:.0f} MB of CSV", flush=True)
-        server = {"innodb-buffer-pool-size": "2G", "innodb-log-file-size": "1G"}
+        server = {**mariadb.DURABLE, "innodb-buffer-pool-size": "2G", "innodb-log-file-size": "1G"}
         with mariadb.running(folder, programs, server) as connection:
             maria = measured(Maria(connection), folder, dump, files, options.runs)
         with Postgres(folder / "postgres") as postgres:

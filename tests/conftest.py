@@ -194,11 +194,16 @@ def mariadb_programs() -> Programs:
 
 
 @pytest.fixture(scope="session")
-def mysql_server(tmp_path_factory: pytest.TempPathFactory, mariadb_programs: Programs) -> Iterator[Connection]:
-    """A MariaDB server for mirrors."""
+def mysql_server(request: pytest.FixtureRequest) -> Iterator[Connection]:
+    """A MariaDB server for mirrors, or the server that ``OWN_MYSQL`` names."""
     from tests.support import mariadb
 
-    with mariadb.running(tmp_path_factory.mktemp("mariadb"), mariadb_programs) as connection:
+    own = os.environ.get(mariadb.OWN_MYSQL)
+    if own is not None:
+        yield mariadb.named(own)
+        return
+    programs = request.getfixturevalue("mariadb_programs")
+    with mariadb.running(request.getfixturevalue("tmp_path_factory").mktemp("mariadb"), programs) as connection:
         yield connection
 
 

@@ -14,8 +14,10 @@ from ticdc_replay.config.target_rules import DropColumn
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.events import SEARCH
 from ticdc_replay.domain.messages import EventPlace, OffsetRange
+from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.dumps.dialect import Dialect
+from ticdc_replay.schemas.changes import TableChanges
 from ticdc_replay.snapshot.manifest import SharedInput
 from ticdc_replay.storage import ObjectStore
 
@@ -295,6 +297,50 @@ class MaintainJob(msgspec.Struct, frozen=True, kw_only=True, tag="maintain"):
         return f"maintenance/{self.target['name']}/{self.maintenance_id}.json"
 
 
+class FollowTask(msgspec.Struct, frozen=True, kw_only=True, tag="follow"):
+    """Do to mirrors what a DDL did upstream (``targets.base.StoppingDdl``); with *dry_run* only say how."""
+
+    commit_ts: int
+    changes: tuple[TableChanges, ...]
+    selection: tuple[str, ...]
+    dry_run: bool
+
+
+class ReplaceTask(msgspec.Struct, frozen=True, kw_only=True, tag="replace"):
+    """Let a mirror that was filled anew take the place of the old one (``targets.base.ReplaceableMirror.replace``)."""
+
+    superseded: tuple[str, ...]
+
+
+class AbandonTask(msgspec.Struct, frozen=True, kw_only=True, tag="abandon"):
+    """Drop what was filled anew of a mirror."""
+
+
+MirrorTask = FollowTask | ReplaceTask | AbandonTask
+
+
+class MirrorJob(msgspec.Struct, frozen=True, kw_only=True, tag="mirror"):
+    """Change a mirror that only Spark can change, outside of loads."""
+
+    library_version: str
+    pipeline: str
+    artifacts: str
+    artifacts_connection: str | None
+    target: dict[str, object]
+    """The target's section of the pipeline, as configured."""
+    table: TableName
+    """The upstream's."""
+    task: MirrorTask
+    asked_at_ms: int
+    """So that no two jobs have one report."""
+
+    @property
+    def report(self) -> str:
+        """Name below the root of what the task gave, as JSON: ``targets.base.Followed``, ``Replaced``, or whether there was
+        anything to abandon."""
+        return f"mirror_tasks/{self.target['name']}/{canonical.hash_of(self)}.json"
+
+
 class SeedJob(msgspec.Struct, frozen=True, kw_only=True, tag="seed"):
     """Make the changelog ``<artifacts>/runs/<run_hash>/`` of a dump: the base of mirrors."""
 
@@ -340,6 +386,61 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True, tag="seed"):
         return changelog_root(self.run_hash)
 
 
+class ComparedMirror(msgspec.Struct, frozen=True):
+    """A mirror that is compared: that of the upstream's ``table``, as of ``at`` (TSO)."""
+
+    table: TableName
+    at: int
+    loads: str
+    """Hash of all loads up to ``at``: a comparison that broke goes on only if it is the same."""
+
+
+class VerifyJob(msgspec.Struct, frozen=True, kw_only=True, tag="verify"):
+    """Compare mirrors of one target with the upstream, or one with a mirror that was filled beside it."""
+
+    library_version: str
+    pipeline: str
+    artifacts: str
+    """Root URI of the pipeline's artefacts."""
+    artifacts_connection: str | None
+    target: dict[str, object]
+    """The target's section of the pipeline, as configured."""
+    beside: dict[str, object] | None = None
+    """The section of the mirror beside; None to compare with the upstream."""
+    source_connection: str | None
+    """The upstream."""
+    dispatch: Dispatch
+    """Which names and columns the changefeed's events have."""
+    mirrors: tuple[ComparedMirror, ...]
+    selection: tuple[str, ...]
+    """The patterns that were asked for: the upstream's tables that match, and have no mirror, are listed."""
+    pipeline_tables: tuple[str, ...]
+    """The pipeline's own patterns, which these tables match, too."""
+    share: float
+    """The share of the time that the upstream may work for the comparison, above 0, at most 1."""
+    range_rows: int
+    """Rows of one checksum."""
+    restart: bool
+    """Whether to begin again where an attempt broke."""
+    asked_at_ms: int
+    """So that no two jobs have one result."""
+
+    @property
+    def comparison_id(self) -> str:
+        """Names the result: the hash of the whole job."""
+        return canonical.hash_of(self)
+
+    @property
+    def folder(self) -> str:
+        """The folder of the target's comparisons, below the root."""
+        return f"verifications/{self.target['name']}"
+
+    @property
+    def result(self) -> str:
+        """Name of the result (``targets.mirror.verify.Compared``) below the root; once it is there, the job is done."""
+        return f"{self.folder}/results/{self.comparison_id}.json"
+
+
 class Series(msgspec.Struct, frozen=True, kw_only=True, tag="series"):
     """Jobs of several windows that one driver runs in their order: decodes, or loads into one target.
 
@@ -350,7 +451,9 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, tag="series"):
     """At least one."""
 
 
-OneJob = DecodeJob | LoadJob | ScanJob | ReconcileJob | MaintainJob | SeedJob
+TargetJob = LoadJob | MaintainJob | MirrorJob | VerifyJob
+"""Jobs of one target, whose section they have."""
+OneJob = DecodeJob | LoadJob | ScanJob | ReconcileJob | MaintainJob | MirrorJob | SeedJob | VerifyJob
 JobSpec = OneJob | Series
 
 
@@ -366,7 +469,8 @@ def first_of(job: JobSpec) -> OneJob:
 
 
 def kind_of(job: JobSpec) -> str:
-    """``decode``, ``load``, ``scan``, ``reconcile``, ``maintain`` or ``seed``: also the name of the entry script."""
+    """``decode``, ``load``, ``scan``, ``reconcile``, ``maintain``, ``mirror``, ``seed`` or ``verify``: also the name of the entry
+    script."""
     return str(first_of(job).__struct_config__.tag)
 
 
@@ -383,8 +487,12 @@ def title_of(job: JobSpec) -> str:
             return f"reconcile {job.store} {job.reconciliation_id[:12]}"
         case MaintainJob():
             return f"maintain {job.pipeline} {job.target['name']}"
+        case MirrorJob():
+            return f"mirror {job.pipeline} {job.target['name']}"
         case SeedJob():
             return f"seed {job.pipeline} {job.run_hash[:12]}"
+        case VerifyJob():
+            return f"verify {job.pipeline} {job.target['name']}"
         case Series():
             return f"{title_of(first_of(job))} and {len(job.jobs) - 1} more"
 
@@ -397,8 +505,10 @@ def connections_of(job: JobSpec) -> list[str]:
         case DecodeJob():
             named += [job.kafka_connection, job.claim_check_connection]
             named += [job.schema_registry_connection, job.source_connection]
-        case LoadJob() | MaintainJob():
+        case LoadJob() | MaintainJob() | MirrorJob():
             named += read_section(job.target).connection_ids
+        case VerifyJob():
+            named += [job.source_connection, *read_section(job.target).connection_ids]
         case ScanJob():
             named += [feed.kafka_connection for feed in job.feeds]
         case ReconcileJob():
@@ -435,5 +545,5 @@ class WrittenJob(msgspec.Struct, frozen=True):
 
     uri: str
     run_hash: str
-    """Names what the job leaves: a run; of a scan, a join and a maintenance these."""
+    """Names what the job leaves: a run; of a scan, a join, a maintenance and a comparison these."""
     shared: SharedDecode | None = None

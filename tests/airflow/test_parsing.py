@@ -256,6 +256,7 @@ def test_mirrors_are_filled_by_a_dag_that_is_started_by_hand_only(parse, pipelin
 def test_mirrors_are_compared_with_a_named_upstream_by_a_dag_of_their_own(parse, pipelines):
     mirror = {"name": "warehouse", "type": "postgres", "connection": "warehouse"}
     files = {"name": "files", "type": "parquet", "uri": "file:///dev/null/files"}
+    lake = {"name": "lake", "type": "iceberg", "catalog": "lakehouse", "ledger": "file:///dev/null/ledger"}
     connections = {"kafka": "kafka_shop", "source": "upstream"}
     pipelines.add("shop", {"targets": [mirror, files]})
     assert "ticdc_replay_shop_verify" not in parse().dags
@@ -266,6 +267,10 @@ def test_mirrors_are_compared_with_a_named_upstream_by_a_dag_of_their_own(parse,
     assert dict(dag.params) == {"tables": ["*.*"], "at": "", "share": 0.5}
     pipelines.add("shop", {"targets": [files], "connections": connections})
     assert "ticdc_replay_shop_verify" not in parse().dags
+    pipelines.add("shop", {"targets": [mirror, lake], "connections": connections})
+    dag = parse().dags["ticdc_replay_shop_verify"]
+    operators = {task.task_id: task.task_type for task in dag.tasks}
+    assert operators == {"verify_warehouse": "VerifyOperator", "verify_lake": "SparkJobOperator"}
 
 
 def test_errors_that_may_pass_are_tried_again_as_the_pipeline_says(parse, pipelines):

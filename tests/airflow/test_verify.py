@@ -1,12 +1,15 @@
 """The task that compares mirrors with the upstream."""
 
 import json
+from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
-from tests.support.target_rigs import PostgresRig
+from tests.support.target_rigs import LakeRig, PostgresRig
 from tests.support.verified import Verified, show_the_present, upstream
 from ticdc_replay.airflow.operators.verify import VerifyOperator
+from ticdc_replay.airflow.operators.verify_step import VerifyTarget
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError
 
 pytestmark = pytest.mark.integration
@@ -42,3 +45,29 @@ def test_the_task_fails_with_what_differs(verified):
         run(at="99")
     with pytest.raises(ConfigError, match="As of: 'noon' is neither a TSO nor"):
         run(at="noon")
+
+
+def test_the_job_of_a_lake_is_found_again_and_its_report_fails_the_task(
+    tmp_path, tmp_path_factory, mariadb_programs, lake_spark, monkeypatch
+):
+    show_the_present(monkeypatch)
+    with (
+        upstream(tmp_path_factory.mktemp("mariadb"), mariadb_programs) as source,
+        Verified(source, LakeRig("iceberg", lake_spark, tmp_path), tmp_path) as made,
+    ):
+        schema = made.create("id int PRIMARY KEY, v int")
+        made.both(schema, [{"id": number, "v": 1} for number in range(5)])
+        step = VerifyTarget("mirror")
+
+        def run(hour):
+            started = SimpleNamespace(start_date=datetime(2026, 3, 1, hour, tzinfo=UTC))
+            asked = {"params": {"tables": ["*.*"], "at": "", "share": 1}, "dag_run": started}
+            job = step.find(made.context, asked)
+            assert step.find(made.context, asked) == job, "of another attempt"
+            made.run_job(job.uri)
+            return step.finish(made.context, job).summary
+
+        assert run(1) == {str(schema.name): 5}
+        made.mirror("UPDATE {t}.t SET v = 2 WHERE id = 3")
+        with pytest.raises(PolicyStopError, match="0 missing, 0 extra, 1 changed rows"):
+            run(2)

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 
 from tests.support.schema_histories import history_of
 from ticdc_replay.changelog.cells.types import table_arrow_schema
+from ticdc_replay.changelog.files.data_file import ENCODING, ROW_GROUP_ROWS
 from ticdc_replay.changelog.files.index import (
     ChangelogIndex,
     DataFile,
@@ -99,6 +101,7 @@ class Changelog:
         self.selection: tuple[str, ...] = ()
         self.redrives: str | None = None
         self.base = ""
+        self.contents: dict[str, str] = {}
         self.derived: tuple[ManifestSource, ...] = ()
         self.run_hash = canonical.digest(f"{run} {from_ts} {to_ts}".encode())
         self.history = SchemaHistory()
@@ -116,6 +119,16 @@ class Changelog:
         known = self._files.setdefault(version, (schema, []))[1]
         for part in range(min(files, len(rows))):
             known.append(self._write(schema, version, rows[part::files], len(known)))
+        return self
+
+    def file(self, schema: TableSchema, rows: pa.Table) -> "Changelog":
+        """Add a file of *rows*, which are as decode writes them, and in their order."""
+        version = version_of(schema)
+        known = self._files.setdefault(version, (schema, []))[1]
+        name, path = self._place(schema, version, len(known))
+        pq.write_table(rows, path, row_group_size=ROW_GROUP_ROWS, **ENCODING)
+        times = pc.min_max(rows["_commit_ts"]).as_py()
+        known.append(DataFile(name, rows.num_rows, path.stat().st_size, times["min"], times["max"], "topic"))
         return self
 
     def empty(self, schema: TableSchema) -> "Changelog":
@@ -159,6 +172,7 @@ class Changelog:
             sparse_index_files=(),
             redrives=self.redrives,
             base=self.base,
+            contents=self.contents,
             derived=self.derived,
             search=SEARCH,
             report=DecodeReport(
@@ -197,13 +211,18 @@ class Changelog:
         )
 
     def _write(self, schema: TableSchema, version: str, rows: list[Row], number: int) -> DataFile:
-        name = f"{data_folder(schema.name, version)}/{self.run_hash[:8]}-{number:03d}.parquet"
-        path = self.folder / changelog_root(self.run_hash) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        name, path = self._place(schema, version, number)
         pq.write_table(rows_of(schema, rows, self.offset + 1, self.order), path, row_group_size=4)
         self.offset += len(rows)
         times = [row.commit_ts for row in rows] if self.order == "commit_ts" else [0]
         return DataFile(name, len(rows), path.stat().st_size, min(times), max(times), "topic")
+
+    def _place(self, schema: TableSchema, version: str, number: int) -> tuple[str, Path]:
+        """The name of a file below the changelog, and where that is."""
+        name = f"{data_folder(schema.name, version)}/{self.run_hash[:8]}-{number:03d}.parquet"
+        path = self.folder / changelog_root(self.run_hash) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return name, path
 
 
 def base(folder: Path, snapshot_ts: int, run: str = "base") -> Changelog:

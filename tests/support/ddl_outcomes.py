@@ -98,9 +98,7 @@ _VIRTUAL = "ADD, DROP COLUMN of a virtual column"
 _IF = "ADD COLUMN IF NOT EXISTS among others, of a column that is known and has a default"
 _WIDER = "MODIFY, CHANGE COLUMN to a type that has all values of the old one; to NULL"
 _SAME = "MODIFY, CHANGE COLUMN of the same type: place, comment, default, NOT NULL"
-_NARROWER = (
-    "MODIFY, CHANGE COLUMN to a smaller or unsigned integer, a shorter text or binary, fewer digits of a decimal"
-)
+_NARROWER = "MODIFY, CHANGE COLUMN to some of the values: a smaller integer, a shorter text, fewer digits or names"
 _CHANGED = "MODIFY, CHANGE COLUMN to any other type; CONVERT TO CHARACTER SET binary"
 _RENAME_COLUMN = "RENAME COLUMN, CHANGE COLUMN to another name"
 _DEFAULT = "ALTER COLUMN SET, DROP DEFAULT"

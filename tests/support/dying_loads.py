@@ -36,7 +36,7 @@ class Dying:
 
     def patched(self, patch: pytest.MonkeyPatch) -> None:
         """Watch all writes."""
-        _watch(patch, lambda _, do: self.write(do), ("put", "put_once", "update"))
+        watch_writes(patch, lambda _, do: self.write(do), ("put", "put_once", "update"))
 
 
 class KilledError(Exception):
@@ -73,10 +73,12 @@ class Stalling:
 
     def patched(self, patch: pytest.MonkeyPatch) -> None:
         """Watch all writes."""
-        _watch(patch, self.write, ("put", "update", "delete"))
+        watch_writes(patch, self.write, ("put", "update", "delete"))
 
 
-def _watch(patch: pytest.MonkeyPatch, write: Callable[[str, Callable[[], Any]], Any], methods: Sequence[str]) -> None:
+def watch_writes(
+    patch: pytest.MonkeyPatch, write: Callable[[str, Callable[[], Any]], Any], methods: Sequence[str]
+) -> None:
     """Have *write* do the statements that change tables, and what *methods* of a store do to a ledger, but for leases."""
     run = SparkSql.run
 

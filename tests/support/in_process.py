@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from ticdc_replay.drivers.progress import Progress
 from ticdc_replay.drivers.runner import NumberedTask, TaskRunner, Work
+from ticdc_replay.targets.sql import Sql
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -16,15 +17,18 @@ def in_process(work: Callable[[Task], Result], tasks: Sequence[Task], name: str)
 
 
 class InProcess(TaskRunner):
-    """Runs one task after the other, in this process, and divides work as for two."""
+    """Runs one task after the other, in this process, and divides work as for two. Targets in a lake get *sql*."""
+
+    def __init__(self, sql: Sql | None = None) -> None:
+        self._sql = sql
 
     @property
     def parallelism(self) -> int:
         return 2
 
     @property
-    def sql(self) -> None:
-        return None
+    def sql(self) -> Sql | None:
+        return self._sql
 
     @property
     def address(self) -> tuple[str, str]:

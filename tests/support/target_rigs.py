@@ -23,6 +23,7 @@ from ticdc_replay.mysql_protocol import arguments, identifier, is_system_schema
 from ticdc_replay.spark.sql import SparkSql
 from ticdc_replay.targets.base import FloorRaised, LoadReport, RebuildableTarget, TableReport
 from ticdc_replay.targets.base import Mirror as TargetMirror
+from ticdc_replay.targets.lake.mirror import LakeMirror
 from ticdc_replay.targets.load import load, open_target
 from ticdc_replay.targets.sql import Sql
 
@@ -81,6 +82,13 @@ class MirrorRig(ABC):
         """The target, for what people do to it."""
         target = open_target(read_section({**self.section, **(section or {})}), self.connections)
         assert isinstance(target, TargetMirror)
+        return target
+
+    def changeable(self, section: dict[str, object] | None = None) -> AnyMirror:
+        """The target, as a job has it that changes tables outside of loads."""
+        target = self.target(section)
+        if isinstance(target, LakeMirror):
+            target.sql = self.sql
         return target
 
     @abstractmethod
@@ -167,6 +175,7 @@ class LakeRig(MirrorRig):
 
     schema: str | None = None
     """That of all tables in Spark's own catalog, if they are there."""
+    _has_views = False
     _TABLE = re.compile(r"(?<![\w.'-])([a-z]\w*)\.([a-z]\w*)\b")
 
     def __init__(self, kind: str, spark: SparkSession, folder: Path, **section: object) -> None:
@@ -189,6 +198,7 @@ class LakeRig(MirrorRig):
 
     def use_catalog_with_views(self) -> None:
         """Have the tables in a catalog that holds views, Delta's in a schema of their own there."""
+        self._has_views = True
         if self.kind == "iceberg":
             settings = {"type": "jdbc", "uri": f"jdbc:sqlite:{self.folder}/catalog.db", "jdbc.schema-version": "V1"}
             self.folder.mkdir(parents=True)
@@ -216,6 +226,10 @@ class LakeRig(MirrorRig):
     def has_table(self, table: str) -> bool:
         schema, _, name = table.partition(".")
         metadata = {"iceberg": "metadata", "delta": "_delta_log"}[self.kind]
-        if not (self.folder / "tables" / schema / name / metadata).exists():
+        if self._has_views and self.kind == "iceberg":  # its folders have names of their own
+            found = self.spark.sql(f"SHOW TABLES IN {self.catalog}.{schema}").collect()
+            if name not in {row["tableName"] for row in found}:
+                return False
+        elif not (self.folder / "tables" / schema / name / metadata).exists():
             return False
         return "ticdc-replay.dropped" not in dict(self.rows(f"SHOW TBLPROPERTIES {table}"))

@@ -14,20 +14,23 @@ import yaml
 
 from tests.support import mariadb
 from tests.support.changelogs import Changelog, Row, put
-from tests.support.target_rigs import MirrorRig
+from tests.support.target_rigs import LakeRig, MirrorRig
+from ticdc_replay import jobspec
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.domain.window import Window
+from ticdc_replay.drivers.verify import run_here
 from ticdc_replay.large_messages import source_statements
 from ticdc_replay.large_messages.source_statements import Statement
 from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.upkeep.verification import TableVerification, Verification
+from ticdc_replay.stages.upkeep.verification import Verification
 from ticdc_replay.stages.upkeep.verify import verify
 from ticdc_replay.state.coverage import Coverage, CoveredTable, Quality
 from ticdc_replay.verify.compare import Pace
+from ticdc_replay.verify.findings import TableVerification
 
 FAST = Pace(1.0)
 FIRST = Window(1, 100)
@@ -59,7 +62,7 @@ class Verified:
         self.database = f"d{uuid4().hex[:8]}"
         mariadb.execute(source, f"CREATE DATABASE {self.database} CHARSET utf8mb4")
         self.rig = rig
-        self.connections = Connections({"target": self.rig.connections["target"], "source": source})
+        self.connections = Connections({**self.rig.connections.by_id, "source": source})
         declared = {
             "name": "pipeline",
             "changefeed": {"sink_uri": "kafka://broker:9092/shop?protocol=open-protocol", "timezone": "UTC"},
@@ -85,6 +88,11 @@ class Verified:
         created = f"CREATE TABLE {self.database}.`{name}` ({columns}) CHARSET utf8mb4 COLLATE utf8mb4_bin"
         mariadb.execute(self.source, created)
         return definition_from_sql(TableName(self.database, name), created).schema()
+
+    @property
+    def table(self) -> TableName:
+        """The upstream's table ``t``."""
+        return TableName(self.database, "t")
 
     def clear(self) -> None:
         """Forget the table of an earlier example."""
@@ -144,7 +152,11 @@ class Verified:
         mariadb.execute(self.source, f"USE {self.database}", *statements)
 
     def mirror(self, statement: str) -> None:
-        """Run *statement* in the mirror's database; ``{t}`` is the schema."""
+        """Run *statement*, with names in double quotes, in the mirror's database; ``{t}`` is the schema."""
+        if isinstance(self.rig, LakeRig):
+            if self.rig.kind == "iceberg":
+                statement = statement.replace("{t}", f"{self.rig.catalog}.{{t}}")
+            statement = statement.replace("`", "``").replace('""', "\0").replace('"', "`").replace("\0", '"')
         self.rig.execute(statement.replace("{t}", self.database))
 
     def verify(self, pace: Pace = FAST, **options: Any) -> TableVerification:
@@ -154,7 +166,13 @@ class Verified:
 
     def report(self, pace: Pace = FAST, **options: Any) -> Verification:
         """The comparison of all tables."""
-        return verify(self.context, "mirror", pace=pace, **options)
+        return verify(self.context, "mirror", pace=pace, submit=lambda uri: self.run_job(uri, pace), **options)
+
+    def run_job(self, uri: str, pace: Pace = FAST) -> None:
+        """Run the job of a comparison, whose spec is at *uri*, in this process."""
+        job = jobspec.read(self.context.artifacts, uri)
+        assert isinstance(job, jobspec.VerifyJob)
+        run_here(job, self.connections, self.rig.sql, lambda line: None, pace.sleep)
 
     def differing(self, **options: Any) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
         """Kind, key and columns of the rows that differ."""

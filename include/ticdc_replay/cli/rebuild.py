@@ -1,5 +1,6 @@
 """``ticdc-replay mirror rebuild``: a mirror out of changelogs, beside the old one."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -39,11 +40,13 @@ def rebuild_command(
         raise ConfigError(f"--to: {error}") from None
     with opened(pipeline, connections) as context:
         name = mirror_name(context, target)
+        run = partial(submit, context=context, master=master)
         for table in map(table_name, tables):
             if abandoned:
-                say(f"{table}: {'removed what was built' if abandon(context, name, table) else 'nothing was built'}")
+                begun = abandon(context, name, table, run)
+                say(f"{table}: {'removed what was built' if begun else 'nothing was built'}")
                 continue
-            done = rebuild(context, name, table, lambda uri: submit(uri, context, master), say, base, to_ts)
+            done = rebuild(context, name, table, run, say, base, to_ts)
             for index in done.lost_indexes:
                 tell(f"warning: {done.table}: the new table can't have the index {index}")
             say(f"{done.table} is built again, with all changes up to {tso.describe(done.end_ts)}")

@@ -10,6 +10,7 @@ from ticdc_replay.cli.mirror_names import Mirror, UpstreamTable, mirror_name, ta
 from ticdc_replay.cli.rebuild import rebuild_command
 from ticdc_replay.cli.replay import ConnectionsFile, PipelineFile, opened
 from ticdc_replay.cli.seed import seed
+from ticdc_replay.cli.submit import Master, submit
 from ticdc_replay.cli.terminal import say, table, tell
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
@@ -100,23 +101,20 @@ def follow(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done")] = False,
     connections: ConnectionsFile = None,
+    master: Master = None,
 ) -> None:
     """Do to a mirror what a DDL did that stopped its load, and raise its floor to just above the DDL."""
     commit_ts = _tso(at) if at is not None else None
     with opened(pipeline, connections) as context:
         name = mirror_name(context, target)
         ddl = stopping_ddl(context, name, table_name(table), commit_ts)
-        planned = how_to_follow(context, name, ddl)
-        say(f"{ddl.table}: the DDL at {tso.describe(ddl.commit_ts)}")
-        for step in planned.steps:
-            say(f"- {step}")
-        for each in planned.tables:
-            say(f"- {each}: floor {ddl.commit_ts + 1}")
-        if dry_run:
-            say("nothing was changed; without --dry-run it is")
-            return
-        run_follow(context, name, ddl)
-    say("followed: run the stopped load again")
+        how = (how_to_follow if dry_run else run_follow)(context, name, ddl, lambda uri: submit(uri, context, master))
+    say(f"{ddl.table}: the DDL at {tso.describe(ddl.commit_ts)}")
+    for step in how.steps:
+        say(f"- {step}")
+    for each in how.tables:
+        say(f"- {each}: floor {ddl.commit_ts + 1}")
+    say("nothing was changed; without --dry-run it is" if dry_run else "followed: run the stopped load again")
 
 
 def _tso(text: str) -> int:

@@ -11,10 +11,11 @@ from ticdc_replay.cli.submit import Master, submit
 from ticdc_replay.cli.terminal import print_json, say, table, tell
 from ticdc_replay.domain import tso
 from ticdc_replay.domain.errors import ConfigError
-from ticdc_replay.stages.upkeep.verification import TableVerification, Verification
+from ticdc_replay.stages.upkeep.verification import Verification
 from ticdc_replay.stages.upkeep.verify import verify
 from ticdc_replay.stages.upkeep.verify_changelogs import verify_changelogs
 from ticdc_replay.verify.compare import RANGE_ROWS, Pace
+from ticdc_replay.verify.findings import TableVerification
 
 
 class Against(StrEnum):
@@ -70,7 +71,16 @@ def verify_command(
                 context, name, lambda uri: submit(uri, context, master), patterns, pace=pace, tell=tell
             )
         else:
-            report = verify(context, name, patterns, at=moment, pace=pace, restart=restart, tell=tell)
+            report = verify(
+                context,
+                name,
+                patterns,
+                at=moment,
+                pace=pace,
+                restart=restart,
+                submit=lambda uri: submit(uri, context, master),
+                tell=tell,
+            )
         uri = context.artifacts.uri(report.name)
     if json:
         print_json(report)
@@ -113,6 +123,6 @@ def _show_table(found: TableVerification) -> None:
     if listed > _SHOWN:
         say(f"{found.table}: {listed - _SHOWN:,} more differing rows are in the report")
     if found.findings.unexamined:
-        say(f"{found.table}: {found.findings.unexamined:,} more ranges differ, whose rows were not looked at")
+        say(f"{found.table}: {found.findings.unexamined:,} more ranges differ, whose rows are not listed")
     for note in found.notes if found.outcome == "differs" or found.findings.newer else ():
         say(f"{found.table}: {note}")

@@ -14,6 +14,7 @@ from zlib import crc32
 from ticdc_replay.codecs.local_times import in_utc
 from ticdc_replay.domain.column_types import INTEGER_TYPES, ColumnType
 from ticdc_replay.domain.events import Image
+from ticdc_replay.domain.withheld import withheld
 
 _MOST_READINGS = 64
 """Ways to read the ambiguous local times of one row that are tried; more than six such times are not doubted."""
@@ -98,7 +99,7 @@ def _float(value: float) -> _Parts:
     try:
         return _real(_single.unpack(_single.pack(value))[0])
     except OverflowError:
-        raise ValueError(f"{value} is not a 32-bit number") from None
+        raise ValueError(f"{withheld(value)} is not a 32-bit number") from None
 
 
 def _numbered(type_: ColumnType, value: int | str | bytes) -> _Parts:
@@ -113,7 +114,7 @@ def _numbered(type_: ColumnType, value: int | str | bytes) -> _Parts:
             return _number(elements.index(value) + 1 if value else 0)
         return _number(sum(1 << elements.index(name) for name in value.split(",") if name))
     except ValueError:
-        raise ValueError(f"{value!r:.80} is not of {type_}") from None
+        raise ValueError(f"{withheld(value)} is not of {type_}") from None
 
 
 def _text(value: str | bytes) -> _Parts:
@@ -126,7 +127,7 @@ def _vector(value: str) -> _Parts:
     try:
         return (struct.pack(f"<I{len(numbers)}f", len(numbers), *numbers),)
     except OverflowError:
-        raise ValueError(f"{value:.80} has more than 32-bit numbers") from None
+        raise ValueError(f"{withheld(value)} has more than 32-bit numbers") from None
 
 
 def _timestamp(zone: str, value: str) -> _Parts:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 from msgspec import Meta
 
 from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.withheld import withheld
 
 Neutral = Callable[[Sequence[Any]], Sequence[Any]]
 Arrow = Callable[[Sequence[Any]], Any]
@@ -64,7 +65,7 @@ def within(low: int, high: int) -> Neutral:
         found = present(values)
         if found and not (low <= min(found) and max(found) <= high):
             wrong = next(value for value in found if not low <= value <= high)
-            raise ValueError(f"{wrong} is not from {low} to {high}")
+            raise ValueError(f"{withheld(wrong)} is not from {low} to {high}")
         return values
 
     return neutral

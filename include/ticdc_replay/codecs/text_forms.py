@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from ticdc_replay.codecs.neutral import Arrow, present, with_nulls
+from ticdc_replay.domain.withheld import withheld
 
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _NUMBER = r"-?0+(?:\.0+)?"
@@ -61,7 +62,7 @@ class TextForm:
         return len(forms) == count and all(map(self._matches, set(forms)))
 
     def _refused(self, value: str | bytes) -> ValueError:
-        return ValueError(f"{value[:80]!r} is not a {self._name}")
+        return ValueError(f"{withheld(value)} is not a {self._name}")
 
 
 def utf8_array(values: Sequence[str | bytes | None]) -> pa.Array | None:

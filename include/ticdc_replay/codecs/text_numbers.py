@@ -20,6 +20,7 @@ from ticdc_replay.codecs.neutral import (
     present,
     with_nulls,
 )
+from ticdc_replay.domain.withheld import withheld
 
 _INTEGER = re.compile(r"-?[1-9][0-9]*|0")
 _REAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
@@ -36,7 +37,7 @@ def integers(low: int, high: int) -> Neutral:
         texts = present(values)
         joined = ",".join(texts).encode()
         if joined.translate(None, b"0123456789-,") or (b"-" in joined and b"-0" in joined):
-            raise ValueError(f"{_first_not(_INTEGER, texts)!r} is not an integer")
+            raise ValueError(f"{withheld(_first_not(_INTEGER, texts))} is not an integer")
         return with_nulls(values, checked(_read(decode, joined, texts)))
 
     return neutral
@@ -49,7 +50,7 @@ def _reals(annotation: Any) -> Neutral:
         texts = present(values)
         joined = ",".join(texts).encode()
         if joined.translate(None, b"0123456789-.,"):
-            raise ValueError(f"{_first_not(_REAL, texts)!r} is not a number")
+            raise ValueError(f"{withheld(_first_not(_REAL, texts))} is not a number")
         numbers = _read(decode, joined, texts)
         if b"-" in joined and _NEGATIVE_ZERO.search(joined):  # msgspec reads it as an integer, which has no sign
             numbers = [float(text) for text in texts]
@@ -73,11 +74,11 @@ def _read(decode: Callable[[bytes], list[Any]], joined: bytes, present: Sequence
     try:
         numbers = decode(b"[" + joined + b"]")
     except ValueError as error:
-        raise ValueError(f"{present[0][:80]!r}: {error}" if len(present) == 1 else str(error)) from None
+        raise ValueError(f"{withheld(present[0])}: {error}" if len(present) == 1 else str(error)) from None
     if len(numbers) != len(present):
-        raise ValueError(f"{_first_not(_REAL, present)!r} is not a number")
+        raise ValueError(f"{withheld(_first_not(_REAL, present))} is not a number")
     return numbers
 
 
 def _first_not(pattern: re.Pattern[str], texts: Sequence[str]) -> str:
-    return next((text for text in texts if not pattern.fullmatch(text)), "")[:80]
+    return next((text for text in texts if not pattern.fullmatch(text)), "")

@@ -12,7 +12,7 @@ from ticdc_replay.domain.connections import Connections
 from ticdc_replay.drivers.main import Counts, run_job
 from ticdc_replay.drivers.progress import Progress
 from ticdc_replay.drivers.runner import NumberedTask, TaskRunner, Work
-from ticdc_replay.jobspec import DecodeJob, LoadJob, OneJob, ScanJob, SeedJob, Series
+from ticdc_replay.jobspec import DecodeJob, LoadJob, OneJob, ScanJob, SeedJob, Series, VerifyJob
 from ticdc_replay.storage import open_store
 from ticdc_replay.submit.outcome import JobFile
 from ticdc_replay.targets.base import LoadReport
@@ -53,6 +53,8 @@ def _may_be_done(job: OneJob, connections: Connections) -> bool:
             return not job.reload and any(_selection(store.get(name)) == job.tables for name in reports)
         case ScanJob():
             return store.info(job.report) is not None
+        case VerifyJob():
+            return store.info(job.result) is not None
         case _:
             return False
 

@@ -20,10 +20,12 @@ from ticdc_replay.jobspec import (
     JobSpec,
     LoadJob,
     MaintainJob,
+    MirrorJob,
     ReconcileJob,
     ScanJob,
     SeedJob,
     Series,
+    VerifyJob,
     title_of,
 )
 from ticdc_replay.submit.outcome import JobFile, JobOutcome
@@ -86,10 +88,20 @@ def run_job(runner: TaskRunner, job: JobSpec, connections: Connections) -> Count
             from ticdc_replay.drivers.maintain import run_maintain
 
             return run_maintain(runner, job, connections).counts
+        case MirrorJob():
+            from ticdc_replay.drivers.mirror import run_mirror
+
+            run_mirror(runner, job, connections)
+            return {}
         case SeedJob():
             from ticdc_replay.drivers.seed import run_seed
 
             return {"rows": run_seed(runner, job, connections).report.events.written}
+        case VerifyJob():
+            from ticdc_replay.drivers.verify import run_verify
+
+            found = [table.findings for table in run_verify(runner, job, connections).tables]
+            return _added(found, "source_rows", "missing", "extra", "changed", "newer")
         case Series():
             total: Counter[str] = Counter()
             for number, each in enumerate(job.jobs, 1):

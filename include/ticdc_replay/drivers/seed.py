@@ -14,11 +14,12 @@ from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.version_files import VersionFile
 from ticdc_replay.decode.plan.changelog_store import ChangelogStore
 from ticdc_replay.decode.plan.tasks import Attempt
+from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.drivers.runner import TaskRunner
 from ticdc_replay.dumps.assembly import assemble
-from ticdc_replay.dumps.survey import Dump
+from ticdc_replay.dumps.survey import Dump, DumpedTable
 from ticdc_replay.dumps.table_rows import FileTask, Reading, read_file
 from ticdc_replay.dumps.tables import definition_of, schema_of
 from ticdc_replay.jobspec import SeedJob
@@ -61,6 +62,7 @@ class _Seed(NamedTuple):
         job = self.job
         dump = self.store.dump(self.store.manifest())
         wanted = TablePatterns(job.tables)
+        tables: list[DumpedTable] = []
         schemas: list[ResolvedSchema] = []
         tasks: list[FileTask] = []
         for table in dump.tables:
@@ -69,6 +71,7 @@ class _Seed(NamedTuple):
                 resolved = schema_of(table, definition, job.dispatch)
                 with_stored = tuple(column.name for column in definition.columns if column.generated != "virtual")
                 columns = tuple(column.name for column in definition.columns if column.generated is None)
+                tables.append(table)
                 schemas.append(resolved)
                 for file in table.files:
                     assert table.format is not None, "a table with files has a format"
@@ -87,11 +90,22 @@ class _Seed(NamedTuple):
         tasks.sort(key=lambda task: (-task.size, task.number))
         work = partial(_read_file, (job, self.connections, dump.uri, self.attempt))
         files = list(chain.from_iterable(self.runner.run(work, tasks, "read dump")))
-        return self._index(dump, schemas, files, round(1000 * (time.monotonic() - began)))
+        return self._index(dump, tables, schemas, files, round(1000 * (time.monotonic() - began)))
+
+    def _content(self, table: DumpedTable) -> str:
+        """The digest of what the rows of *table* follow from."""
+        job = self.job
+        return canonical.hash_of([job.window.from_ts, table, job.dialect, job.zone, job.dispatch])
 
     def _index(
-        self, dump: Dump, schemas: Sequence[ResolvedSchema], files: Sequence[VersionFile], took_ms: int
+        self,
+        dump: Dump,
+        tables: Sequence[DumpedTable],
+        schemas: Sequence[ResolvedSchema],
+        files: Sequence[VersionFile],
+        took_ms: int,
     ) -> ChangelogIndex:
+        """The index of *files*, rows of *tables*, which have *schemas*."""
         job = self.job
         index = assemble(
             pipeline=job.pipeline,
@@ -100,6 +114,9 @@ class _Seed(NamedTuple):
             library_version=job.library_version,
             window=job.window,
             base=dump.uri,
+            contents={
+                str(resolved.schema.name): self._content(table) for table, resolved in zip(tables, schemas, strict=True)
+            },
             selection=job.tables,
             schemas=schemas,
             files=files,

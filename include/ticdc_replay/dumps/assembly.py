@@ -24,11 +24,13 @@ def assemble(
     library_version: str,
     window: Window,
     base: str,
+    contents: dict[str, str],
     selection: tuple[str, ...],
     schemas: Sequence[ResolvedSchema],
     files: Sequence[VersionFile],
 ) -> ChangelogIndex:
-    """The index of *files*, with all tables of *schemas*: those without files are empty. *base* is the dump's URI."""
+    """The index of *files*, with all tables of *schemas*: those without files are empty. *base* is the dump's URI,
+    *contents* are the index's."""
     tables = table_versions(((file, file.file) for file in files), order=attrgetter("name"))
     filled = {version.schema.name for version in tables}
     empty = [
@@ -56,6 +58,7 @@ def assemble(
         search=SEARCH,
         selection=selection,
         base=base,
+        contents=contents,
         report=DecodeReport(
             messages=MessageCounts(),
             events=EventCounts(rows=rows, written=rows, unkeyed=unkeyed),

@@ -16,6 +16,7 @@ from ticdc_replay.changelog.cells.column import typed_array
 from ticdc_replay.changelog.cells.judging import REFUSED, Converted
 from ticdc_replay.changelog.cells.types import arrow_type
 from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType, integer_range
+from ticdc_replay.domain.withheld import withheld
 
 Bytes = Callable[[bytes], bytes]
 """How the bytes of a binary column are written. Raises ValueError for what is not so."""
@@ -33,7 +34,7 @@ def from_hex(text: bytes) -> bytes:
     try:
         return bytes.fromhex(text.decode("ascii"))
     except ValueError:
-        raise ValueError(f"{text!r:.80} is not hexadecimal") from None
+        raise ValueError(f"{withheld(text)} is not hexadecimal") from None
 
 
 def from_base64(text: bytes) -> bytes:
@@ -41,13 +42,13 @@ def from_base64(text: bytes) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error:
-        raise ValueError(f"{text!r:.80} is not base64") from None
+        raise ValueError(f"{withheld(text)} is not base64") from None
 
 
 def from_literal(text: bytes) -> bytes:
     """As an SQL literal ``x'…'``."""
     if not (text.startswith(b"x'") and text.endswith(b"'")):
-        raise ValueError(f"{text!r:.80} is not of the form x'…', as the values of binary columns are in SQL files")
+        raise ValueError(f"{withheld(text)} is not of the form x'…', as the values of binary columns are in SQL files")
     return from_hex(text[2:-1])
 
 

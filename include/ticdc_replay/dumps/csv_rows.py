@@ -12,11 +12,13 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from ticdc_replay.domain.withheld import withheld
 from ticdc_replay.dumps.dialect import Dialect
 from ticdc_replay.dumps.records import Buffered, Layout, Rows, split_fast, transposed
 
 _ESCAPES = {b"\\": b"\\", b"0": b"\0", b"r": b"\r", b"n": b"\n"}
 _NUMBER = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_NO_ESCAPE = "a value has a backslash before a character that Dumpling does not escape"
 _OTHER_OPTIONS = "Was the dump taken with other --csv-… options or --escape-backslash?"
 
 
@@ -128,8 +130,8 @@ class _Reader:
                 return values, at + len(self._end)
             else:
                 raise self._source.wrong(
-                    f"after value {len(values)} stands {block[at : at + 20]!r}, where {self._dialect.separator!r} or the end of "
-                    f"the line should be. {_OTHER_OPTIONS}",
+                    f"after value {len(values)} stands neither {self._dialect.separator!r} nor the end of "
+                    f"the line. {_OTHER_OPTIONS}",
                     line,
                 )
 
@@ -151,8 +153,8 @@ class _Reader:
             return None
         if enclosed is None and self._delimiter and self._width and not _NUMBER.fullmatch(text):
             raise self._source.wrong(
-                f"{bytes(text)!r:.80} stands without delimiters, as numbers and NULL do, and is neither. Was the dump taken with "
-                "another --csv-null-value or --csv-delimiter?",
+                f"{withheld(bytes(text))} stands without delimiters, as numbers and NULL do, and is neither. Was the dump taken "
+                "with another --csv-null-value or --csv-delimiter?",
                 line,
             )
         if not self._escapes:
@@ -165,5 +167,5 @@ class _Reader:
 
     def _plain(self, escape: re.Match[bytes], line: int) -> bytes:
         if escape[1] not in self._escapes:
-            raise self._source.wrong(f"{escape[0]!r} is nothing that Dumpling writes. {_OTHER_OPTIONS}", line)
+            raise self._source.wrong(f"{_NO_ESCAPE}. {_OTHER_OPTIONS}", line)
         return self._escapes[escape[1]]

@@ -67,8 +67,10 @@ def _texts(array: pa.Array, column_type: ColumnType | None, zone: str, where: st
         return array.cast(pa.binary())
     try:
         text = _text(array, column_type, zone)
-    except pa.ArrowInvalid as error:
-        raise WrongRowError(f"{where} is {column_type}: {error}") from None
+    except pa.ArrowInvalid:  # its text shows the value
+        raise WrongRowError(
+            f"{where} is {column_type}, and has {kind} in the file with a value that does not fit"
+        ) from None
     if text is None:
         raise WrongRowError(
             f"{where} is {column_type} in its table, and {kind} in the file: its values have no one text"

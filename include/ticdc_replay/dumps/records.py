@@ -15,6 +15,7 @@ from pyarrow import csv
 
 from ticdc_replay.domain.errors import ConfigError
 
+_NUMBER = r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$"
 MOST_ROW_BYTES = 512 * 1024 * 1024
 """Of one row with what was read around it. TiDB's largest row, txn-entry-size-limit, has 120 MiB."""
 
@@ -92,7 +93,7 @@ def split_fast(block: bytes, layout: Layout, width: int) -> tuple[pa.Array, ...]
         return None
     restored: list[tuple[bytes, bytes]] = []
     if layout.escapes:
-        if block.count(b"\r") != block.count(b"\r\n"):  # Arrow would take it for the end of a line
+        if not _ends_lines(block):  # Arrow would take a carriage return for the end of a line
             return None
         hidden = _hidden(block, layout)
         if hidden is None:
@@ -127,7 +128,7 @@ def split_fast(block: bytes, layout: Layout, width: int) -> tuple[pa.Array, ...]
         return None  # something else is escaped
     if layout.quote and not _is_well_quoted(block, layout, sum(_count(column, layout.quote) for column in columns)):
         return None
-    if layout.only_numbers_bare and _strangers(block, layout) != _null_strangers(layout, columns):
+    if layout.only_numbers_bare and not _are_numbers_bare(block, layout, columns):
         return None
     return tuple(_restored(column, restored) for column in columns)
 
@@ -172,28 +173,47 @@ def _is_well_quoted(block: bytes, layout: Layout, inside: int) -> bool:
     before = letters[first - 1]
     before[first == 0] = ord("\n")
     opening = int(np.count_nonzero((before == layout.separator[0]) | (before == ord("\n"))))
+    after = letters[np.minimum(quotes[1::2] + 1, len(letters) - 1)]
+    closing = (after == layout.separator[0]) | (after == ord("\n")) | (after == ord("\r"))
+    if not layout.escapes:
+        closing |= after == layout.quote[0]
+    if not closing.all():
+        return False
     if not layout.escapes:
         return len(quotes) == 2 * (opening + inside)
     prefixed = int(np.count_nonzero(before == layout.prefix[0])) if layout.prefix else 0
     return len(quotes) == 2 * (opening + prefixed) and inside == 2 * prefixed
 
 
-def _strangers(block: bytes, layout: Layout) -> int:
-    """How many values of *block* begin neither with a quote nor as a number does."""
+def _are_numbers_bare(block: bytes, layout: Layout, columns: Sequence[pa.Array]) -> bool:
+    """Whether the values of each of *columns*, which *block* has, but for NULL all stand within quotes, or all are numbers."""
     letters = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero((letters == layout.separator[0]) | (letters == ord("\n")))
     quotes = np.flatnonzero(letters == layout.quote[0])
     ends = ends[np.searchsorted(quotes, ends) % 2 == 0]  # outside of values
+    if len(ends) != sum(map(len, columns)):  # Arrow has found others
+        return False
     starts = np.concatenate(([0], ends[:-1] + 1))
     first = letters[starts]
-    digits = np.where(first == ord("-"), letters[np.minimum(starts + 1, len(letters) - 1)], first)
-    return int(np.count_nonzero((first != layout.quote[0]) & ((digits < ord("0")) | (digits > ord("9")))))
+    is_quoted = first == layout.quote[0]
+    if layout.prefix:
+        second = letters[np.minimum(starts + 1, len(letters) - 1)]
+        is_quoted |= (first == layout.prefix[0]) & (second == layout.quote[0])
+    quoted = np.count_nonzero(is_quoted.reshape(-1, len(columns)), axis=0).tolist()
+    present = [len(column) - column.null_count for column in columns]  # NULL never stands within quotes
+    return all(
+        count == size or (not count and pc.all(pc.match_substring_regex(column, _NUMBER)).as_py())
+        for column, count, size in zip(columns, quoted, present, strict=True)
+    )
 
 
-def _null_strangers(layout: Layout, columns: Sequence[pa.Array]) -> int:
-    """How many of them are NULL."""
-    digits = layout.null.removeprefix("-")
-    return 0 if digits[:1].isdigit() else sum(column.null_count for column in columns)
+def _ends_lines(block: bytes) -> bool:
+    """Whether each carriage return of *block* stands before a newline. A third of the time that counting both takes."""
+    letters = np.frombuffer(block, np.uint8)
+    returns = np.flatnonzero(letters == ord("\r"))
+    if not len(returns):
+        return True
+    return bool(returns[-1] + 1 < len(letters) and (letters[returns + 1] == ord("\n")).all())
 
 
 def _count(column: pa.Array, letter: bytes) -> int:

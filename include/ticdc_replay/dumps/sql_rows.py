@@ -22,12 +22,12 @@ _ESCAPES = {
     b'"': b'"',
     b"Z": b"\x1a",
 }
-_FAST = Layout(b",", b"'", "NULL", _ESCAPES, prefix=b"x")
+_FAST = Layout(b",", b"'", "NULL", _ESCAPES, prefix=b"x", only_numbers_bare=True)
 _NAME = rb"`(?:[^`]|``)*+`"
 _INSERT = re.compile(rb"INSERT INTO %s(?: \((?P<columns>%s(?:,%s)*)\))? VALUES\n" % (_NAME, _NAME, _NAME))
 _COMMENT = re.compile(rb"(?:/\*[^\n]*\*/;|SET [^\n]*;)?\n")
 _SEGMENT = re.compile(rb"(?:\([^\n]*\n)+")
-_BARE = rb"NULL|x'[0-9a-fA-F]*+'|[-+0-9.eE]++"
+_BARE = rb"NULL|x'[0-9a-fA-F]*+'|-?[0-9]++(?:\.[0-9]++)?+(?:[eE][-+]?[0-9]++)?+"
 _OTHER_OPTIONS = "Was the dump taken with another --escape-backslash?"
 
 
@@ -62,7 +62,7 @@ class _Reader:
             yield from self._fast_rows() if self._escapes else self._exact_rows(len(self._source.left))
         if self._source.left.strip() or self._in_statement:
             raise self._source.wrong(
-                f"the file ends within a statement, or has what Dumpling does not write: {self._source.left[:40]!r}. "
+                f"the file ends within a statement, or has what Dumpling does not write. "
                 f"Was the dump cut off? {_OTHER_OPTIONS}"
             )
 
@@ -108,7 +108,7 @@ class _Reader:
             if rows:
                 yield self._found(transposed(rows), line)
             elif self._in_statement and self._escapes:
-                raise source.wrong(f"{source.left[:40]!r} is no row of an INSERT. {_OTHER_OPTIONS}")
+                raise source.wrong(f"this is no row of an INSERT. {_OTHER_OPTIONS}")
             elif self._in_statement or not self._other_line():
                 return
 
@@ -151,7 +151,7 @@ class _Reader:
             source.take(comment.end())
             return True
         if b"\n" in source.left:
-            raise source.wrong(f"{source.left[:40]!r} is nothing that Dumpling writes there. {_OTHER_OPTIONS}")
+            raise source.wrong(f"Dumpling writes no such line there. {_OTHER_OPTIONS}")
         return False
 
     def _found(self, columns: tuple[pa.Array, ...], line: int) -> Rows:
@@ -172,7 +172,7 @@ class _Reader:
 
 def _unescaped(escape: re.Match[bytes]) -> bytes:
     if escape[1] not in _ESCAPES:
-        raise ValueError(f"{escape[0]!r} is nothing that Dumpling writes")
+        raise ValueError("a value has a backslash before a character that Dumpling does not escape")
     return _ESCAPES[escape[1]]
 
 

@@ -124,7 +124,7 @@ class SourceSession:
         if code in _NO_TABLE:
             return NoTableError(f"there is no such table (error {code})")
         if code in _BAD_VALUE:
-            return BadValueError(f"{text} (error {code})")
+            return BadValueError(f"the source can't compare the key with its column (error {code})")
         if code in _REFUSED or code in _NO_RIGHT:
             return (NoRightError if code in _NO_RIGHT else AuthenticationError)(
                 f"{self.place}: refused (error {code}): {text}; check login and password of the connection, and SELECT on "

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, INTEGER_TYPES, ColumnType
 from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.withheld import withheld
 from ticdc_replay.mysql_protocol import quoted
 
 SESSION = "SET time_zone = '+00:00', sql_mode = '', character_set_results = utf8mb4"
@@ -115,11 +116,11 @@ def key_cell(value: Any, column_type: ColumnType, zone: str) -> Any:
         raise ValueError(f"a {type(value).__name__} is not a key of type {column_type}")
     if base == "decimal":
         if _DECIMAL.fullmatch(value) is None:
-            raise ValueError(f"{value[:80]!r} is not a decimal")
+            raise ValueError(f"{withheld(value)} is not a decimal")
         return Decimal(value)
     if base in ("float", "double"):
         if not math.isfinite(value):
-            raise ValueError(f"{value} is not a number of the source")
+            raise ValueError(f"{withheld(value)} is not a number of the source")
         return struct.unpack("<f", struct.pack("<f", value))[0] if base == "float" else float(value)
     if base == "timestamp":
         return _in_utc(value, zone)

@@ -117,7 +117,8 @@ class BreakingChange(msgspec.Struct, frozen=True, tag=True):
     other: TableName | None = None
     """Of ``renamed_away`` the new name, of ``renamed_here`` the old one. None in changelogs of earlier versions."""
     column: Column | None = None
-    """Of ``column_narrowed``, as it is now."""
+    """Of ``column_narrowed`` and ``column_changed``, as it is now; None in changelogs of earlier versions, and for a column of
+    unknown type that has another name now."""
     key: tuple[str, ...] = ()
     """Of ``key_changed``, the columns by which rows are identified now; empty for none, and for unknown."""
 
@@ -354,7 +355,11 @@ def _change(
             return [ColumnRenamed(name, to) if column is None else ColumnRenamed(column.name, to, column.since)]
         case SetCharset() if before is not None:
             changed = [
-                BreakingChange(f"the column {old.name} changed from {old.type} to {new.type}", "column_changed")
+                BreakingChange(
+                    f"the column {old.name} changed from {old.type} to {new.type}",
+                    "column_changed",
+                    column=_column(new),
+                )
                 for key, old in known.items()
                 if (new := now.get(key)) is not None and new.type != old.type
             ]
@@ -413,7 +418,8 @@ def _modified(name: str, before: DefinedColumn | None, after: DefinedColumn) -> 
     """What a MODIFY or CHANGE COLUMN did: the new name first, where it gave one, then what became of that."""
     if before is None:
         what = f"the column {name}, of unknown type before, became {after.name} {after.type_text()}"
-        return [BreakingChange(what, "column_changed")]
+        known = folded(name) == folded(after.name)
+        return [BreakingChange(what, "column_changed", column=_column(after) if known else None)]
     if before.name == after.name:
         return [_redefined(name, before, after)]
     renamed = ColumnRenamed(before.name, after.name, before.since)
@@ -423,16 +429,16 @@ def _modified(name: str, before: DefinedColumn | None, after: DefinedColumn) -> 
 
 def _redefined(name: str, before: DefinedColumn, after: DefinedColumn) -> Change:
     if before.generated != after.generated:
-        return BreakingChange(f"the column {name} is generated in another way", "column_changed")
+        return BreakingChange(f"the column {name} is generated in another way", "column_changed", column=_column(after))
     is_same = before.type == after.type and before.digits == after.digits
     if is_same and not (after.nullable and not before.nullable):
         return NoRowChange(f"modify column {name}")
     if is_same or (widens(before.type, after.type) and _keeps_digits(before, after)):
         return ColumnWidened(_column(before), _column(after))
     what = f"the column {name} changed from {before.type_text()} to {after.type_text()}"
-    if narrows(before.type, after.type):
+    if narrows(before.type, after.type) and _keeps_digits(before, after):
         return BreakingChange(what, "column_narrowed", column=_column(after))
-    return BreakingChange(what, "column_changed")
+    return BreakingChange(what, "column_changed", column=_column(after))
 
 
 def _keeps_digits(before: DefinedColumn, after: DefinedColumn) -> bool:
@@ -489,10 +495,29 @@ def widens(before: ColumnType, after: ColumnType) -> bool:
 def narrows(before: ColumnType, after: ColumnType) -> bool:
     """Whether *after* has only some values of *before*, or others beside them, and each value that it has is the same in both.
 
-    So a change of the type alters no row where all rows fit *after*. Integers, texts, bytes and decimals.
+    So a change of the type alters no row where all rows fit *after*. Integers, floats, texts, bytes, decimals, fractions of a
+    second, and names of ENUM and SET. TiDB casts each row (``needChangeColumnData``, ``getRowRecord`` in ``pkg/ddl/column.go``,
+    ``pkg/types/datum.go``): to 32 bits, with rounded fractions, and members of ENUM and SET by their names, those of a SET in the
+    order of its elements (``ParseSetName``). Not of FLOAT(M,D) and DOUBLE(M,D): their digits are no part of the type.
     """
-    families = (INTEGER_TYPES, ("char", "varchar", *_CAPACITY), ("varbinary", *_BYTES_CAPACITY), ("decimal",))
-    return any(before.base in family and after.base in family for family in families) and not widens(before, after)
+    if widens(before, after):
+        return False
+    families = (
+        INTEGER_TYPES,
+        ("char", "varchar", *_CAPACITY),
+        ("varbinary", *_BYTES_CAPACITY),
+        ("decimal",),
+        ("float", "double"),
+        ("time",),
+        ("datetime",),
+        ("timestamp",),
+    )
+    if any(before.base in family and after.base in family for family in families):
+        return True
+    if before.base != after.base or before.elements is None or after.elements is None:
+        return False
+    kept = [name for name in before.elements if name in after.elements]
+    return before.base == "enum" or kept == [name for name in after.elements if name in before.elements]
 
 
 def _capacity(column_type: ColumnType) -> int:

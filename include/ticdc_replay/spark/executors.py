@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from ticdc_replay import __version__
 from ticdc_replay.domain.errors import PermanentError
-from ticdc_replay.jobspec import DecodeJob, JobSpec, LoadJob, MaintainJob, OneJob, ReconcileJob, first_of
+from ticdc_replay.jobspec import DecodeJob, JobSpec, OneJob, ReconcileJob, TargetJob, first_of
 from ticdc_replay.spark.session import is_remote
 from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.storage.file import TEMPORARY_PREFIX
@@ -103,7 +103,7 @@ def _warn_of_plain_rpc(spark: SparkSession) -> None:
 
 
 def _written(job: OneJob) -> Sequence[object]:
-    if isinstance(job, LoadJob | MaintainJob):
+    if isinstance(job, TargetJob):
         return (job.artifacts, *(job.target.get(key) for key in ("uri", "ledger", "path")))
     return (job.artifacts,)
 

@@ -18,9 +18,8 @@ from ticdc_replay.jobspec import (
     SPARK_CONF_VARIABLE,
     SPARK_CONNECTION_VARIABLE,
     JobSpec,
-    LoadJob,
-    MaintainJob,
     ReconcileJob,
+    TargetJob,
     first_of,
     kind_of,
     title_of,
@@ -67,7 +66,7 @@ def _set_up(spark: SparkSession, job: JobSpec) -> None:
     conf = msgspec.json.decode(os.environ.get(SPARK_CONF_VARIABLE, "{}"), type=dict[str, str])
     set_up(spark, conf)
     first = first_of(job)
-    target = read_section(first.target) if isinstance(first, LoadJob | MaintainJob) else None
+    target = read_section(first.target) if isinstance(first, TargetJob) else None
     require_settings(spark, {} if target is None else target.spark_properties)
     if has_rows_in_python(kind_of(job), target):
         set_where_allowed(spark, {name: value for name, value in UNCOMPILED.items() if name not in conf})
@@ -76,7 +75,7 @@ def _set_up(spark: SparkSession, job: JobSpec) -> None:
 def _secrets(job: JobSpec, connections: Connections) -> Iterable[str]:
     """The settings of the job's session whose values are secret."""
     first = first_of(job)
-    if not isinstance(first, LoadJob | MaintainJob):
+    if not isinstance(first, TargetJob):
         return ()
     target = read_section(first.target)
     return target.secret_settings(connections.get(target.connection_id))

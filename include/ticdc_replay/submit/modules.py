@@ -6,9 +6,11 @@ from ticdc_replay.jobspec import (
     JobSpec,
     LoadJob,
     MaintainJob,
+    MirrorJob,
     ReconcileJob,
     ScanJob,
     SeedJob,
+    VerifyJob,
     first_of,
     kind_of,
 )
@@ -19,7 +21,9 @@ _OF_TASKS: dict[type, str] = {
     ScanJob: "ticdc_replay.reconcile.look.scan",
     ReconcileJob: "ticdc_replay.reconcile.judge.judgement",
     MaintainJob: "ticdc_replay.targets.lake.tombstones",
+    MirrorJob: "ticdc_replay.targets.lake.mirror",
     SeedJob: "ticdc_replay.dumps.table_rows",
+    VerifyJob: "ticdc_replay.targets.lake.stage",
 }
 
 

@@ -49,8 +49,8 @@ def has_rows_in_python(job: str, target: TargetSection | None) -> bool:
 
 
 def job_properties(declared: Pipeline | Store, job: str, target: TargetSection | None = None) -> dict[str, str]:
-    """As ``spark_properties``, for the *job* of this name: ``decode``, ``load``, ``scan``, ``reconcile``, ``maintain`` or
-    ``seed``; a load, and maintenance, are of *target*.
+    """As ``spark_properties``, for the *job* of this name: ``decode``, ``load``, ``scan``, ``reconcile``, ``maintain``,
+    ``mirror``, ``seed`` or ``verify``; loads, maintenance, changes of mirrors and comparisons are of *target*.
 
     Slow tasks are started a second time where that is safe and the cluster has room; tasks of a load would do to a target the
     same work twice, so there speculation is off whatever is declared.

@@ -10,7 +10,7 @@ from ticdc_replay.config.pipeline import Pipeline
 from ticdc_replay.config.store import Store
 from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain.connections import Connection, Connections
-from ticdc_replay.jobspec import LoadJob, MaintainJob, connections_of, first_of, kind_of
+from ticdc_replay.jobspec import TargetJob, connections_of, first_of, kind_of
 from ticdc_replay.submit.outcome import JobFile, JobOutcome
 from ticdc_replay.submit.properties import job_properties
 
@@ -43,7 +43,7 @@ class Submission:
         self.connections = Connections(by_id, connections.artifacts)
         """Those that the job and its spec need, and no more."""
         first = first_of(self.job)
-        target = read_section(first.target) if isinstance(first, LoadJob | MaintainJob) else None
+        target = read_section(first.target) if isinstance(first, TargetJob) else None
         self.properties = job_properties(declared, kind_of(self.job), target)
 
     @property

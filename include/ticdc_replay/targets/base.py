@@ -90,6 +90,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """The folder, relative to the artefacts, of the shaped copies of the files of ``shaped_tables``."""
     shaped_tables: frozenset[TableName] = frozenset()
     """The tables that ``index`` has as the target is to have them, not as the upstream has them."""
+    shapes_seen: Mapping[TableName, str] = {}
+    """The ETag of each table's recorded shape, empty for none: ``index`` has that shape. Without tables if nobody has looked."""
 
     def file_name(self, file: DataFile, index: ChangelogIndex | None = None, *, table: TableName) -> str:
         """The name of a data file of *table* in *index*, by default ``index``, relative to the artefacts."""
@@ -162,6 +164,8 @@ class TableReport(msgspec.Struct, frozen=True, kw_only=True):
     """The schema changes that were applied to the target."""
     redrives: str | None = None
     """Of a load into a history, the run whose quarantine its run re-drives; None if it is of a window itself."""
+    content: str = ""
+    """Of a base, the digest of what the table's rows follow from (``ChangelogIndex.contents``)."""
     commit: str = ""
     """The table's snapshot id or version with the rows, where it has such; empty too if the load changed no row."""
 
@@ -427,6 +431,11 @@ class ReplaceableMirror(Mirror[Config]):
         """Raise TargetMismatchError if the mirror of *table* is of another pipeline, or if something depends on it that a new
         table would lack or break, such as a view: each is named."""
 
+    def is_swapping(self, table: TableName) -> bool:
+        """Whether an attempt at ``replace`` broke after the swap was decided, so that nothing is filled anew before another one
+        has ended it. Here: what locks the mirror ends it."""
+        return False
+
     @abstractmethod
     def replace(self, pipeline: str, table: TableName, superseded: Collection[str]) -> Replaced:
         """Let what was filled anew take the place of the mirror of *table*, with its ledger, if it has all runs that the mirror
@@ -437,7 +446,8 @@ class ReplaceableMirror(Mirror[Config]):
 
     @abstractmethod
     def abandon(self, table: TableName) -> bool:
-        """Drop what was filled anew of *table*, and forget it; whether there was anything."""
+        """Drop what was filled anew of *table*, and forget it; whether there was anything. Raises PolicyStopError if its rows
+        have taken the place of those of the mirror, and ``replace`` has still to end that."""
 
 
 AnyTarget = Target[Any]

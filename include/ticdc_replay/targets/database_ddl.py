@@ -40,12 +40,27 @@ def with_ddl_of(load: Load, tables: Iterable[TableName]) -> Load:
     only the DDL, and what it does unless it is a DROP. Between two DDLs of its own, a table gets the last DROP, and the
     last DDL of each kind after it: earlier ones no longer matter. So is the last RENAME with an unknown old schema.
     """
-    index = load.index
-    if not index.ddl:
+    if not load.index.ddl:
         return load
+    changes, own = _changes_of(load.index, tables, load.tables)
+    return msgspec.structs.replace(load.with_index(changes=changes), tables=own)
+
+
+def ddl_of(index: ChangelogIndex, table: TableName, commit_ts: int) -> tuple[TableChanges, ...]:
+    """What the DDL of *index* at *commit_ts* (TSO) did to all tables: to *table*, which the target has, under this name, as
+    ``with_ddl_of`` lists it."""
+    changes, _ = _changes_of(index, [table], [table])
+    return tuple(entry for entry in changes if entry.commit_ts == commit_ts)
+
+
+def _changes_of(
+    index: ChangelogIndex, tables: Iterable[TableName], loaded: Iterable[TableName]
+) -> tuple[tuple[TableChanges, ...], tuple[TableName, ...]]:
+    """The DDL of *index* for each of *tables*, which the target has; and the tables with DDL or rows among them and *loaded*."""
+    loaded = frozenset(loaded)
     in_rows = {version.schema.name for version in index.tables}
     in_events = in_rows | {TableName(ddl.schema, ddl.table) for ddl in index.ddl}
-    known = {*tables, *in_rows.intersection(load.tables)}
+    known = {*tables, *in_rows.intersection(loaded)}
     spellings = defaultdict(list)
     for table in sorted(known):
         spellings[key_of(table)].append(table)
@@ -59,7 +74,7 @@ def with_ddl_of(load: Load, tables: Iterable[TableName]) -> Load:
             meant += others
         changes += [msgspec.structs.replace(entry, table=name) for name in meant]
     listed = {(entry.commit_ts, entry.table) for entry in changes}
-    known |= {name for _, name in listed}.intersection(load.tables)
+    known |= {name for _, name in listed}.intersection(loaded)
     own_times = defaultdict(list)
     for commit_ts, name in sorted(listed):
         own_times[name].append(commit_ts)
@@ -67,8 +82,8 @@ def with_ddl_of(load: Load, tables: Iterable[TableName]) -> Load:
     more = [entry for table in sorted(known) for entry in of_databases.of(table, own_times[table])]
     more += [entry for entry in _perhaps_renamed(index, known) if (entry.commit_ts, entry.table) not in listed]
     changes = sorted((*changes, *more), key=attrgetter("commit_ts"))
-    own = in_events.intersection(load.tables) | known.intersection(entry.table for entry in changes)
-    return msgspec.structs.replace(load.with_index(changes=tuple(changes)), tables=tuple(sorted(own)))
+    own = in_events.intersection(loaded) | known.intersection(entry.table for entry in changes)
+    return tuple(changes), tuple(sorted(own))
 
 
 def _perhaps_renamed(index: ChangelogIndex, known: Iterable[TableName]) -> Iterator[TableChanges]:

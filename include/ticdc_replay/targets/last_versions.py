@@ -6,7 +6,7 @@ exactly, wherever its rows are, and only positions are exchanged. For a small ta
 itself, which is cheaper.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -58,6 +58,8 @@ class Fold(msgspec.Struct, frozen=True):
     """Set where one key may have been written in several ways, so that keys are compared by value: the decimals of the key."""
     signed: tuple[str, ...] = ()
     """The columns of the key that may hold -0, which is 0."""
+    takes_all: bool = False
+    """Whether every row counts, and none is compared: the target itself finds rows with one key."""
 
     def window_of(self, number: int) -> Window | None:
         """Which rows of file *number* count, by their commitTs."""
@@ -87,11 +89,17 @@ class FindTask(msgspec.Struct, frozen=True, kw_only=True):
     bucket: int
 
 
-def fold_groups(load: Load, tables: Mapping[TableName, Sequence[TableVersion]], small_rows: int = 0) -> list[FoldGroup]:
+def fold_groups(
+    load: Load,
+    tables: Mapping[TableName, Sequence[TableVersion]],
+    small_rows: int = 0,
+    *,
+    all_rows_of: Collection[TableName] = (),
+) -> list[FoldGroup]:
     """The groups of *tables*, each with its wanted versions; none for a table without key.
 
     Keys with other columns belong to other rows: if DDL changes them within the window, each kind is a group. For
-    groups of up to *small_rows* row versions, each worker finds the last versions itself.
+    groups of up to *small_rows* row versions, each worker finds the last versions itself. Of *all_rows_of* every row counts.
     """
     groups: list[FoldGroup] = []
     outputs = 0
@@ -103,7 +111,7 @@ def fold_groups(load: Load, tables: Mapping[TableName, Sequence[TableVersion]], 
         for handle_key, versions in sorted(by_key.items()):
             files = [(version, file) for version in versions for file in version.files]
             rows = sum(file.rows for _, file in files)
-            buckets = 0 if rows <= small_rows else 1 + rows // BUCKET_ROWS
+            buckets = 0 if rows <= small_rows or table in all_rows_of else 1 + rows // BUCKET_ROWS
             winners = tuple(f"{load.folder}/winners/{outputs + bucket:05d}.parquet" for bucket in range(buckets))
             names = tuple(load.file_name(file, table=table) for _, file in files)
             numbered = tuple(FoldFile(number, *entry) for number, entry in enumerate(files))
@@ -117,6 +125,7 @@ def fold_groups(load: Load, tables: Mapping[TableName, Sequence[TableVersion]], 
                 only if any(only) else (),
                 _decimals(handle_key, versions),
                 _signed(handle_key, versions),
+                table in all_rows_of,
             )
             groups.append(FoldGroup(fold, numbered))
             outputs += buckets

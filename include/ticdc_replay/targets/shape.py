@@ -301,6 +301,8 @@ class Shape(msgspec.Struct, frozen=True):
                 return self._renamed(change)
             case BreakingChange(kind="column_narrowed", column=column) if column is not None:
                 return self._narrowed(change, column)
+            case BreakingChange(kind="column_changed", column=column) if column is not None:
+                return self._retyped(change, column)
             case BreakingChange(kind="key_changed", key=key):
                 return msgspec.structs.replace(change, key=tuple(map(self.name_of, key)))
             case BreakingChange(kind=kind) if kind == "not_understood" and self.hides:
@@ -342,6 +344,15 @@ class Shape(msgspec.Struct, frozen=True):
             return NoRowChange(f"change column {column.name}")
         # The target's values do not show whether the upstream's fit the new type.
         return msgspec.structs.replace(change, kind="column_changed", column=None)
+
+    def _retyped(self, change: BreakingChange, column: Column) -> Change:
+        """A changed type of a column concerns a target that has values of it, not one that has a fixed text in their place."""
+        if not self.has(column.name):
+            return NoRowChange(f"change column {column.name}, which the target does not have")
+        treatment = self.treatment_of(column.name)
+        if isinstance(treatment.mask, Fixed):
+            return NoRowChange(f"change column {column.name}")
+        return msgspec.structs.replace(change, column=self.column(column) if treatment.is_plain else None)
 
     def _named_cells(self, cells: pa.Array, schema: TableSchema) -> pa.Array:
         if cells.null_count == len(cells):

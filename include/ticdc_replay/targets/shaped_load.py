@@ -3,7 +3,7 @@
 A target reads these as it reads any changelog, and knows nothing of shapes: what is masked never reaches it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +17,13 @@ from ticdc_replay.changelog.files.parts import batch_rows
 from ticdc_replay.config.target_section import TargetSection
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
-from ticdc_replay.domain.errors import ArtifactNotFoundError, ConfigError, PolicyStopError, TargetMismatchError
+from ticdc_replay.domain.errors import (
+    ArtifactNotFoundError,
+    ConfigError,
+    PolicyStopError,
+    TargetMismatchError,
+    TransientError,
+)
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName, TableSchema, folded
 from ticdc_replay.domain.tso import describe
@@ -70,7 +76,7 @@ def shaped(load: Load, target: AnyTarget, execute: Execute) -> Iterator[Load]:
 
     The copies are temporary files of the attempt. Raises, before anything is written, ConfigError for a shape that does not fit
     a table, PolicyStopError for a RENAME to a name that has another one, and TargetMismatchError for a table that was loaded
-    with another one.
+    with another one; TransientError for a table whose rebuilt mirror with another shape takes its place.
     """
     section, connections = target.config, target.connections
     refuse_renames(section, connections, load.index.changes, load.selection)
@@ -78,7 +84,7 @@ def shaped(load: Load, target: AnyTarget, execute: Execute) -> Iterator[Load]:
     store = load.artifacts.open()
     if not shapes:
         _require_same(store, load, target, shapes)
-        yield load
+        yield msgspec.structs.replace(load, shapes_seen=_seen(store, load, target))
         return
     if load.index.redrives is not None and not section.is_mirror:
         table = min(shapes)
@@ -116,6 +122,7 @@ def shaped(load: Load, target: AnyTarget, execute: Execute) -> Iterator[Load]:
         for file in version.files
     ]
     _require_same(store, load, target, shapes)  # once it is known that the shapes fit
+    shaped_load = msgspec.structs.replace(shaped_load, shapes_seen=_seen(store, load, target))
     try:
         execute(shape_file, tasks, f"shape rows for {section.name}")
         yield shaped_load
@@ -139,13 +146,46 @@ def shape_file(task: ShapeTask) -> str:
     return task.name
 
 
-def move_shape(store: ObjectStore, old: TargetSection, new: TargetSection, table: TableName) -> None:
-    """Let *table* in the target of *new* have the recorded shape that it has in that of *old*, where it is gone."""
+def begin_move(store: ObjectStore, old: TargetSection, new: TargetSection, table: TableName) -> None:
+    """Note that the rows of *table* in the target of *new* are about to be those in that of *old*. If these have another shape,
+    loads into the target of *new* are refused until ``end_move`` or ``withdraw_move``: which rows it has is not known."""
     found = _recorded(store, old, table)
-    forget_shape(store, new, table)
-    if found is not None:
-        store.put(record_of(new, table), canonical.encode(found))
-        forget_shape(store, old, table)
+    if found != _recorded(store, new, table):
+        store.put(_moving_of(new, table), canonical.encode(found))
+
+
+def end_move(store: ObjectStore, old: TargetSection, new: TargetSection, table: TableName) -> None:
+    """Let *table* in the target of *new* have the shape that ``begin_move`` noted, and forget that of *old*. Safe to repeat."""
+    try:
+        found = msgspec.json.decode(store.get(_moving_of(new, table)))
+    except ArtifactNotFoundError:
+        pass  # both have one shape, or it was moved
+    else:
+        if found is None:
+            store.delete(record_of(new, table))
+        else:
+            store.put(record_of(new, table), canonical.encode(found))
+        withdraw_move(store, new, table)
+    forget_shape(store, old, table)
+
+
+def withdraw_move(store: ObjectStore, section: TargetSection, table: TableName) -> None:
+    """Note that the rows of *table* in the target of *section* stay as they are."""
+    store.delete(_moving_of(section, table))
+
+
+def require_unmoved(load: Load, section: TargetSection, table: TableName) -> None:
+    """Raise TransientError if *table* in the target of *section* may have rows of another shape than *load* brings: a rebuilt
+    mirror has taken its place, or is about to. The answer holds as long as the mirror is locked."""
+    if table not in load.shapes_seen:
+        return
+    name = record_of(section, table)
+    now = {info.name: info.etag for info in load.artifacts.open().list(name.removesuffix(".json"))}
+    if _moving_of(section, table) in now or now.get(name, "") != load.shapes_seen[table]:
+        raise TransientError(
+            f"{table}: its recorded `shape` was changed while this load staged its rows, or a rebuilt mirror takes its place; "
+            "try again"
+        )
 
 
 def rename_shapes(store: ObjectStore, section: TargetSection, renames: Mapping[TableName, TableName]) -> None:
@@ -161,11 +201,34 @@ def rename_shapes(store: ObjectStore, section: TargetSection, renames: Mapping[T
 def forget_shape(store: ObjectStore, section: TargetSection, table: TableName) -> None:
     """Forget which shape *table* has in the target of *section*; its next load records the shape of then."""
     store.delete(record_of(section, table))
+    withdraw_move(store, section, table)
 
 
 def record_of(section: TargetSection, table: TableName) -> str:
     """The name of the record of the shape of *table*, below the artefacts: one for each table of a target."""
     return f"{_RECORDS}/{canonical.digest(section.place_of(table).lower().encode())}.json"
+
+
+def _moving_of(section: TargetSection, table: TableName) -> str:
+    """The name of the note of ``begin_move``: the record that is to come, or null."""
+    return record_of(section, table).removesuffix(".json") + "-moving.json"
+
+
+def _seen(store: ObjectStore, load: Load, target: AnyTarget) -> dict[TableName, str]:
+    """``Load.shapes_seen``. Raises TransientError for a table whose shape is one of two."""
+    etags = {info.name: info.etag for info in store.list(f"{_RECORDS}/")}
+    _refuse_moving(etags, load, target)
+    return {table: etags.get(record_of(target.config, table), "") for table in load.tables}
+
+
+def _refuse_moving(known: Collection[str], load: Load, target: AnyTarget) -> None:
+    """Raise TransientError for a table whose shape is one of two: of *known*, the names of records, one says so."""
+    for table in load.tables:
+        if _moving_of(target.config, table) in known:
+            raise TransientError(
+                f"{table}: a rebuilt mirror with another `shape` takes its place in target {load.target}. Wait until "
+                "`ticdc-replay mirror rebuild` has ended; if it was killed, run it again"
+            )
 
 
 def refuse_renames(
@@ -192,6 +255,7 @@ def _require_same(store: ObjectStore, load: Load, target: AnyTarget, shapes: Map
     """Record what becomes of each column at the first load of a table that has it; refuse anything else later: the rows that are
     there have that."""
     known = {info.name for info in store.list(f"{_RECORDS}/")}
+    _refuse_moving(known, load, target)
     for table in load.tables:
         name, shape = record_of(target.config, table), shapes.get(table)
         if shape is None and name not in known:
@@ -206,7 +270,7 @@ def _require_same(store: ObjectStore, load: Load, target: AnyTarget, shapes: Map
         elif target.holds(load.index.pipeline, table):
             raise TargetMismatchError(
                 f"{table}: target {load.target} was loaded with another `shape`, or another salt, or none. Give it back; or, "
-                f"for a mirror in a database, run `ticdc-replay mirror rebuild` for {table}; or drop the table, run "
+                f"for a mirror, run `ticdc-replay mirror rebuild` for {table}; or drop the table, run "
                 "`ticdc-replay mirror forget`, and load its windows again"
             )
         store.put(name, canonical.encode(now))

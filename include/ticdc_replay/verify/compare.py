@@ -13,7 +13,7 @@ import msgspec
 
 from ticdc_replay.domain.errors import PermanentError
 from ticdc_replay.verify import forms
-from ticdc_replay.verify.findings import MOST_LISTED, Difference, Findings
+from ticdc_replay.verify.findings import MOST_LISTED, Difference, Findings, Progress
 from ticdc_replay.verify.side import ComparedColumn, Digest, FoundRow, Key, MirrorSide, Range, Side
 
 RANGE_ROWS = 50_000
@@ -56,11 +56,12 @@ class Comparison:
         self._pace = pace
         self._busy = 0.0
 
-    def run(self, findings: Findings, keep: Callable[[Findings], None]) -> Findings:
-        """Go on from *findings* to the end of the table; *keep* gets what is found after each range.
+    def run(self, begun: Progress, keep: Callable[[Progress], None]) -> Findings:
+        """Go on from *begun* to the end of the table; *keep* gets what is found after each range.
 
         Raises what the sides raise. What was kept stays right: the comparison can go on from there.
         """
+        findings = begun.findings
         if findings.ended:
             return findings
         with ThreadPoolExecutor(1, "source") as at_source, ThreadPoolExecutor(1, "mirror") as at_mirror:
@@ -87,7 +88,7 @@ class Comparison:
                     mirror_rows=findings.mirror_rows + mirror.rows,
                 )
                 findings = found if source == mirror else self._look(part, source, mirror, found)
-                keep(findings)
+                keep(Progress(findings))
                 if coming is None:
                     return findings
                 part, digests = coming

@@ -5,6 +5,7 @@
 | integer | decimal digits |
 | decimal | all declared digits after the point; a zero without sign |
 | float | digits without exponent, or ``TIMES_DOWN`` and ``TIMES_UP``; a zero without sign |
+| bits | of a float, for engines that find other shortest digits: see ``LIMBS``; a zero without sign |
 | date, moment, span | ``2026-03-01``, ``2026-03-01 10:00:00.5``, ``-838:59:59.5``: no zeros at the end of a fraction |
 | instant | as moment, in UTC |
 | text | UTF-8 |
@@ -40,6 +41,11 @@ TIMES_UP = tuple(
     for at in range(12)
 )
 """(bound, factors): the same of a number below the bound, and not below the next one."""
+LIMBS = 2
+LIMB_BITS = 46
+"""A positive number that ``TIMES_DOWN`` or ``TIMES_UP`` brought between ``LEAST`` and ``MOST`` is written as its whole part and
+so many limbs of so many bits of its fraction, as integers: ``3.35184372088832.0`` is 3.5. All are below 2^53, and each step
+(FLOOR, a difference, a product with a power of two) is exact in binary arithmetic, whatever engine does it."""
 
 
 class Form(StrEnum):
@@ -48,6 +54,7 @@ class Form(StrEnum):
     INTEGER = "integer"
     DECIMAL = "decimal"
     FLOAT = "float"
+    BITS = "bits"
     DATE = "date"
     MOMENT = "moment"
     INSTANT = "instant"
@@ -57,6 +64,8 @@ class Form(StrEnum):
     JSON = "json"
 
 
+FLOATS = frozenset({Form.FLOAT, Form.BITS})
+"""Of numbers that keys have with all their digits."""
 _TIMES = {"date": Form.DATE, "datetime": Form.MOMENT, "timestamp": Form.INSTANT, "time": Form.SPAN}
 
 
@@ -68,7 +77,7 @@ def forms_of(column_type: ColumnType) -> tuple[Form, ...]:
     if base == "decimal":
         return (Form.DECIMAL,)
     if base in ("float", "double"):
-        return (Form.FLOAT,)
+        return (Form.FLOAT, Form.BITS)
     if base in _TIMES:
         return (_TIMES[base],)
     if base in ("enum", "set"):
@@ -96,10 +105,12 @@ def is_character(column_type: ColumnType) -> bool:
     return column_type.base in CHARACTER_TYPES or column_type.base in ("enum", "set")
 
 
-def canonical_key(texts: Sequence[str], forms: Sequence[Form]) -> tuple[str, ...]:
-    """A key as its columns' canonical *texts*; engines print a float in several ways, Python in one."""
+def canonical_key(texts: Sequence[str | None], forms: Sequence[Form]) -> tuple[str, ...]:
+    """A key as its columns' canonical *texts*; engines print a float in several ways, Python in one. The text of a NULL, which
+    only a mirror without an enforced key has, is ``NULL``."""
     return tuple(
-        repr(float(text) + 0.0) if form is Form.FLOAT else text for text, form in zip(texts, forms, strict=True)
+        "NULL" if text is None else repr(float(text) + 0.0) if form in FLOATS else text
+        for text, form in zip(texts, forms, strict=True)
     )
 
 

@@ -5,6 +5,7 @@ The session's ``time_zone`` is UTC, its ``sql_mode`` empty, and what it returns 
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -23,6 +24,10 @@ Query = Callable[[Statement], Sequence[tuple[Any, ...]]]
 
 _UTF8 = ("utf8mb4_", "utf8mb3_", "utf8_", "ascii_")
 """How collations of character sets begin whose bytes are UTF-8."""
+_MOST_TEXT = 65_535 * 4
+"""Bytes of a text of unknown length; in UTF-8 up to four for each stored one."""
+_MOST_OTHERS = 400
+"""Bytes of an MD5, a length, a number or a time, with what a CASE adds; a decimal has 65 digits."""
 _IN_ORDER = frozenset({"utf8mb4_bin", "utf8mb3_bin", "utf8_bin", "ascii_bin"})
 """Collations whose order is that of UTF-8's bytes, but for spaces at the end."""
 
@@ -75,12 +80,20 @@ class MySqlSide(Side):
 
     def digest(self, part: Range) -> Digest:
         bits = f"BIT_XOR(CAST(CONV(LEFT({self._row_md5}, 16), 16, 10) AS UNSIGNED))"
-        [(rows, found, whole)] = self._select(f"COUNT(*), {bits}, COUNT({self._row_md5})", part)
+        # A second MD5 of each row takes as long as all else.
+        whole_rows = "COUNT(*)" if self._fits_packet else f"COUNT({self._row_md5})"
+        [(rows, found, whole)] = self._select(f"COUNT(*), {bits}, {whole_rows}", part)
         if int(whole) < int(rows):
             raise PermanentError(
                 f"{self._name}: the text of a row is longer than the max_allowed_packet of its server: set it higher"
             )
         return Digest(int(rows), int(found))
+
+    @cached_property
+    def _fits_packet(self) -> bool:
+        """Whether the text of every row has room in the max_allowed_packet of the server, which has no text that is longer."""
+        [(most,)] = self.query(Statement("SELECT @@max_allowed_packet"))
+        return sum(map(_most_bytes, self._columns)) <= int(most)
 
     def step(self, part: Range, rows: int) -> Key | None:
         order = ", ".join(ordered(column) for column in self._key)
@@ -144,6 +157,17 @@ class MySqlSide(Side):
 
 
 _Condition = tuple[str, list[Any]]
+
+
+def _most_bytes(column: MySqlColumn) -> int:
+    """How many bytes the cell has at most in the text of its row."""
+    if column.form is not Form.TEXT or forms.is_hashed(column.form, column.type):
+        return _MOST_OTHERS
+    names, length = column.type.elements, column.type.length
+    if names is not None:
+        return _MOST_OTHERS + sum(len(name.encode()) + 1 for name in names)
+    short = column.type.base in ("char", "varchar") and length is not None
+    return _MOST_OTHERS + (length * 4 if short and length is not None else _MOST_TEXT)
 
 
 def _from(key: Sequence[MySqlColumn], bound: Key) -> _Condition:
@@ -238,7 +262,7 @@ def _parameter(column: MySqlColumn, text: str) -> Any:
             return int(text)
         case Form.DECIMAL:
             return Decimal(text)
-        case Form.FLOAT:
+        case Form.FLOAT | Form.BITS:
             return float(text)
         case Form.BYTES:
             return bytes.fromhex(text)
@@ -253,13 +277,13 @@ def key_text(column: MySqlColumn) -> str:
     name = quoted(column.name)
     if column.form is Form.BYTES:
         return f"LOWER(HEX({name}))"
-    return _value(column) if column.form is Form.FLOAT else _text(name, column)
+    return _value(column) if column.form in forms.FLOATS else _text(name, column)
 
 
 def _value(column: MySqlColumn) -> str:
     name = quoted(column.name)
     # As double: MySQL prints six digits of a float.
-    return f"{name} * 1e0" if column.form is Form.FLOAT else _text(name, column)
+    return f"{name} * 1e0" if column.form in forms.FLOATS else _text(name, column)
 
 
 def _cell(column: MySqlColumn) -> str:
@@ -297,6 +321,8 @@ def _text(name: str, column: MySqlColumn) -> str:
             return f"IF({name} = 0, '{zero}', {number})"
         case Form.FLOAT:
             return float_text(name)
+        case Form.BITS:
+            return bits_text(name)
         case Form.MOMENT | Form.INSTANT | Form.SPAN if column.type.scale:
             return f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {name}))"
         case Form.TEXT | Form.JSON:
@@ -331,6 +357,32 @@ def float_text(name: str) -> str:
         scaled = _decimal(" * ".join([name, *map(_double, factors)]))
         branches.append(f"WHEN ABS({name}) < {_double(bound)} THEN CONCAT('{place}:', {scaled})")
     return f"CASE {' '.join(branches)} END"
+
+
+def bits_text(name: str) -> str:
+    """The text of the float or double *name* in the form ``bits``, which needs no digits that a server finds."""
+    number = f"{name} * 1e0"
+    positive = f"ABS({number})"
+    branches = [
+        f"WHEN {positive} >= {_double(forms.LEAST)} AND {positive} < {_double(forms.MOST)} THEN CONCAT({_limbs(positive)})",
+        f"WHEN {name} = 0 THEN '0'",
+    ]
+    for place, (bound, factors) in reversed([*enumerate(forms.TIMES_DOWN, 1)]):
+        scaled = " * ".join([positive, *map(_double, factors)])
+        branches.append(f"WHEN {positive} >= {_double(bound)} THEN CONCAT('-{place}:', {_limbs(scaled)})")
+    for place, (bound, factors) in reversed([*enumerate(forms.TIMES_UP, 1)]):
+        scaled = " * ".join([positive, *map(_double, factors)])
+        branches.append(f"WHEN {positive} < {_double(bound)} THEN CONCAT('{place}:', {_limbs(scaled)})")
+    return f"CONCAT(IF({name} < 0, '-', ''), CASE {' '.join(branches)} END)"
+
+
+def _limbs(number: str) -> str:
+    """The arguments of CONCAT that write the positive *number* as ``forms.LIMBS`` says."""
+    parts, rest = [], number
+    for _ in range(forms.LIMBS):
+        parts.append(f"CAST(FLOOR({rest}) AS SIGNED), '.'")
+        rest = f"({rest} - FLOOR({rest})) * {_double(2.0**forms.LIMB_BITS)}"
+    return ", ".join([*parts, f"CAST(FLOOR({rest}) AS SIGNED)"])
 
 
 def _decimal(number: str) -> str:

@@ -10,7 +10,7 @@ from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.verify.forms import Form
 
 Key = tuple[str, ...]
-"""The canonical texts of a row's key columns, in the order in which ranges compare them."""
+"""The canonical texts of a row's key columns, in the order in which ranges compare them (``forms.canonical_key``)."""
 
 
 class ComparedColumn(msgspec.Struct, frozen=True):
@@ -37,8 +37,9 @@ class Range(NamedTuple):
 class Digest(NamedTuple):
     """How many rows a range has, and the exclusive or of 64 bits of the MD5 of each row's text. Their order does not matter.
 
-    Keys are unique, so no row cancels another. Two different sets of equally many rows have one digest with a probability
-    of 2^-64."""
+    Keys are unique at the source, so none of its rows cancels another. If a mirror has as many rows, and each of the source's
+    an odd number of times, it has each once. So two different sets of equally many rows have one digest with a probability of
+    2^-64."""
 
     rows: int
     bits: int
@@ -78,6 +79,39 @@ class Side(ABC):
     @abstractmethod
     def value(self, key: Key, column: int) -> str | None:
         """The text of one cell, in which floats have all their digits; None for NULL, and without such a row."""
+
+
+class ScannedSide(ABC):
+    """The table of a mirror without an index: a statement reads all of it, so each is about many ranges or rows.
+
+    It enforces no key: several rows may have one, and columns of the key may be NULL, which comes before all values. Ranges do
+    not overlap, and are in the order of their keys. Raises errors of the library: TransientError if the engine is away.
+    """
+
+    @abstractmethod
+    def digests(self, parts: Sequence[Range]) -> list[Digest]:
+        """The digest of each of *parts*, computed by the engine in one statement."""
+
+    @abstractmethod
+    def cuts(self, parts: Sequence[Range], ratios: Sequence[int]) -> list[list[Key]]:
+        """For each of *parts* the keys of about one of so many of its rows (*ratios*), sorted: the same rows each time. None
+        is of a row with a NULL in its key."""
+
+    @abstractmethod
+    def rows(self, parts: Sequence[Range]) -> list[list[FoundRow]]:
+        """The rows of each of *parts*."""
+
+    @abstractmethod
+    def cells(self, keys: Sequence[Key]) -> dict[Key, list[str | None]]:
+        """Of each of *keys* that a row has, the canonical text of each compared column, of every text its MD5."""
+
+    @abstractmethod
+    def values(self, keys: Sequence[Key], column: int) -> dict[Key, str | None]:
+        """Of each of *keys* that a row has, the text of one cell."""
+
+    @abstractmethod
+    def deleted(self, keys: Sequence[Key]) -> dict[Key, int]:
+        """The version (TSO) of the delete of each of *keys* that the mirror remembers as deleted."""
 
 
 class MirrorSide(Side):

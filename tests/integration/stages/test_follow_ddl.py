@@ -1,12 +1,16 @@
 """``ticdc-replay mirror follow``: from Kafka to a mirror that a DDL stopped, and on."""
 
 from collections.abc import Callable
+from pathlib import Path
 
+import psycopg
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.integration.snapshot.feed import at
 from tests.support.mirror_rig import DROPPED, OLD, TABLE, Rig
 from tests.support.open_protocol import columns, ddl, row
+from tests.support.target_rigs import LakeRig
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError
 from ticdc_replay.stages.upkeep.follow import follow, how_to_follow, stopping_ddl
 
@@ -47,6 +51,49 @@ def test_a_stopped_mirror_follows_and_goes_on(fed: Rig) -> None:
         stopping_ddl(fed.context, fed.target, TABLE)
     with pytest.raises(ConfigError, match="it is followed already"):
         stopping_ddl(fed.context, fed.target, TABLE, at(20))
+
+
+def test_a_mirror_follows_the_drop_of_its_database(make_rig: Callable[..., Rig]) -> None:
+    """The DDL has no table. Whether a mirror may go is a person's decision, as ``policies.drop`` is ``stop``."""
+    rig = make_rig()
+    rig.send(11, row(at(11), new=columns(1, "one", **OLD)))
+    rig.send(25, ddl(DROPPED, "DROP DATABASE `s`", table="", kind=2))
+    rig.resolved(30, 31)
+    rig.replay(at(9), at(15))
+    run = rig.decode(at(15), DROPPED + 1)
+    with pytest.raises(PolicyStopError, match="dropped with its database"):
+        rig.load(run)
+    found = stopping_ddl(rig.context, rig.target, TABLE)
+    assert [step.split()[:2] for step in how_to_follow(rig.context, rig.target, found).steps] == [["DROP", "TABLE"]]
+    follow(rig.context, rig.target, found)
+    rig.load(run)
+    rig.replay(DROPPED + 1, at(30))
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        assert rig.ids
+
+
+def test_a_mirror_in_a_lake_follows_in_a_job(fed: Rig, lake_spark: SparkSession, tmp_path: Path) -> None:
+    lake = LakeRig("iceberg", lake_spark, tmp_path)
+    fed.use_lake(lake)
+    fed.replay(at(9), at(15))
+    run = fed.decode(at(15), DROPPED + 1)
+    with pytest.raises(PolicyStopError, match=r"`ticdc-replay mirror follow <pipeline> <table>` does this"):
+        fed.load(run)
+    found = stopping_ddl(fed.context, fed.target, TABLE)
+    with pytest.raises(ConfigError, match="needs Spark"):
+        follow(fed.context, fed.target, found)
+    planned = how_to_follow(fed.context, fed.target, found, fed._load)
+    assert planned.steps == ('"s"."t": DROP COLUMN w',)
+    assert follow(fed.context, fed.target, found, fed._load) == planned
+    assert follow(fed.context, fed.target, found, fed._load).steps == ()
+    fed.load(run)
+    fed.replay(DROPPED + 1, at(30))
+    assert lake.rows("SELECT * EXCEPT (_commit_ts) FROM s.t ORDER BY id") == [
+        (1, "one"),
+        (2, "two"),
+        (3, "three"),
+        (4, "four"),
+    ]
 
 
 def test_rows_from_before_the_ddl_come_first(fed: Rig) -> None:

@@ -221,6 +221,25 @@ def test_mirrors_that_hold_rows_are_named(rig: Rig, dump: Path) -> None:
     assert found(rig, "SELECT count(*) FROM s.u") == [(500,)]
 
 
+def test_a_seed_of_more_tables_and_by_a_newer_version_goes_on(
+    rig: Rig, dump: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is another run. What the same files have filled is done; a table whose dump is another one is not."""
+    seed(rig, dump, ("s.t",))
+    for window in WINDOWS:
+        rig.replay(*window)
+    monkeypatch.setattr("ticdc_replay.stages.seed.jobs.__version__", "999")
+    with pytest.raises(TargetMismatchError, match=r'"s"."empty" holds rows'):
+        seed(rig, dump)
+    index = seed(rig, dump, ("s.t", "s.u"))
+    outcomes = {str(each.table): each.outcome for each in rig.report(index.run_hash).tables}
+    assert outcomes == {"s.t": "done_before", "s.u": "loaded"}
+    assert (found(rig), found(rig, "SELECT count(*) FROM s.u")) == (EXPECTED, [(500,)])
+    (dump / "s.t.000000000.csv").write_bytes((dump / "s.t.000000000.csv").read_bytes() + b'4,"x",\\N,\\N\r\n')
+    with pytest.raises(TargetMismatchError, match=r'"s"."t" holds rows'):
+        seed(rig, dump, ("s.t",))
+
+
 def test_a_dump_from_before_what_kafka_holds_is_refused(rig: Rig, dump: Path) -> None:
     delete_before(rig, 5)
     with pytest.raises(
@@ -345,11 +364,11 @@ def test_the_command_says_what_is_wrong(rig: Rig, dump: Path, command: Callable[
         assert result.exit_code == 2, result.output
         assert message in result.stderr.replace("\n", " ")
     assert command("--dump", str(dump)).exit_code == 2  # the consistency must be said
-    (dump / "s.t.000000000.csv").write_bytes(b'"id","v","price","state"\r\n1,"one",1.2.3,"new"\r\n')
+    (dump / "s.t.000000000.csv").write_bytes(b'"id","v","price","state"\r\n1,"one","1.2.3","new"\r\n')
     result = command(*place, "auto")
     assert result.exit_code == 2
     assert (
-        "s.t.000000000.csv, row 1: price is decimal(10,2) in s.t: '1.2.3' is not a decimal number"
+        "s.t.000000000.csv, row 1: price is decimal(10,2) in s.t: a text of 5 characters is not a decimal number"
         in result.stderr.replace("\n", " ")
     )
     assert not found(rig, "SELECT 1 FROM pg_tables WHERE tablename IN ('t', 'u', 'empty')")

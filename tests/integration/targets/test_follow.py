@@ -6,8 +6,8 @@ The windows are [0, 100) before the DDL, [100, 151) with it at 150, its end, and
 import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,20 +15,25 @@ import psycopg
 import pymysql
 import pymysql.cursors
 import pytest
+from pyspark.sql import SparkSession
 
-from tests.integration.targets.conftest import SERVERS
-from tests.support.changelogs import Changelog, delete, put, table
+from tests.support.changelogs import Changelog, Row, delete, put, table
 from tests.support.dying_loads import Dying, FaultError
 from tests.support.examples import counted
-from tests.support.target_rigs import MirrorRig, MysqlRig, PostgresRig
-from ticdc_replay.domain.column_types import ColumnType
+from tests.support.target_rigs import LakeRig, MirrorRig, PostgresRig
+from ticdc_replay.domain.column_types import BaseType, ColumnType
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.targets.base import Followed, StoppingDdl
+from ticdc_replay.targets.database_ddl import ddl_of
 
 pytestmark = pytest.mark.integration
 
+DAY = datetime(2024, 5, 6, 7, 8, 9)
+DOUBLE = ColumnType("double", declared=True)
+FLOAT = ColumnType("float", declared=True)
+POSITIVE = ColumnType("float", unsigned=True, declared=True)
 INT = ColumnType("int", declared=True)
 SMALL = ColumnType("smallint", declared=True)
 BIG = ColumnType("bigint", declared=True)
@@ -48,6 +53,18 @@ ROWS = [
 ]
 
 
+def moment(digits: int) -> ColumnType:
+    return ColumnType("datetime", scale=digits, declared=True)
+
+
+def span(digits: int) -> ColumnType:
+    return ColumnType("time", scale=digits, declared=True)
+
+
+def names(base: BaseType, *elements: str) -> ColumnType:
+    return ColumnType(base, elements=elements, declared=True)
+
+
 class Case(NamedTuple):
     """A DDL of ``t``, what becomes of its columns, and of the cells of a row."""
 
@@ -56,6 +73,9 @@ class Case(NamedTuple):
     changed: Callable[[dict[str, Any]], dict[str, Any] | None] = dict
     key: str = "id"
     table: str = "shop.t"
+    before: Mapping[str, ColumnType] = BEFORE
+    create: str = CREATE
+    rows: Sequence[dict[str, Any]] = ROWS
 
 
 def without(*names: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -64,6 +84,23 @@ def without(*names: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 def renamed(old: str, new: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda row: {new if name == old else name: cell for name, cell in row.items()}
+
+
+def typed(name: str, before: ColumnType, after: ColumnType, values: Sequence[object], new: str | None = None) -> Case:
+    """A change of the type of the column *name*, with a value for each of three rows; *new* is its name after it."""
+    columns, to = {"id": INT, name: before}, new or name
+    change = f"CHANGE COLUMN `{name}` `{new}`" if new else f"MODIFY COLUMN `{name}`"
+    shown_type = (
+        str(before).upper().replace("\\", "\\\\")
+    )  # TiCDC restores DDL without escapes, SHOW CREATE TABLE has them
+    return Case(
+        f"ALTER TABLE `t` {change} {str(after).upper()}",
+        {"id": INT, to: after},
+        renamed(name, to),
+        before=columns,
+        create=f"CREATE TABLE `t` (`id` INT PRIMARY KEY, `{name}` {shown_type})",
+        rows=[{"id": number, name: value} for number, value in enumerate(values, 1)],
+    )
 
 
 CASES = {
@@ -103,6 +140,18 @@ CASES = {
         "ALTER TABLE t DROP COLUMN v, RENAME TO t2", without("v")(dict(BEFORE)), without("v"), table="shop.t2"
     ),
 }
+NARROWED = {
+    "fewer fractions": typed("m", moment(6), moment(3), [DAY, DAY.replace(microsecond=120000), None]),
+    "no fractions": typed("m", moment(6), moment(0), [DAY, DAY.replace(second=59), None]),
+    "fewer fractions of a time": typed("m", span(6), span(2), [-1_500_000, 120_000, None]),
+    "float": typed("f", DOUBLE, FLOAT, [1.5, -16777216.0, None]),
+    "renamed and a float": typed("f", DOUBLE, FLOAT, [1.5, -16777216.0, None], "g"),
+    "unsigned float": typed("f", FLOAT, POSITIVE, [1.5, 0.0, None]),
+    "fewer names": typed("e", names("enum", "A", "B'\\", "C"), names("enum", "B'\\", "N", "A"), ["A", "B'\\", None]),
+    "fewer members": typed("s", names("set", "A", "B", "C"), names("set", "A", "C"), ["", "A,C", None]),
+}
+CASES |= NARROWED
+KEEP_THEIR_TYPE = ("shorter text", "smaller number", "fewer digits", "unsigned", *NARROWED)
 NEEDS_KEY = ("another key", "dropped key")
 
 
@@ -113,15 +162,16 @@ class Feed(NamedTuple):
     folder: Path
 
     def first(self) -> Changelog:
-        rows = [put(10 + number, **row) for number, row in enumerate(ROWS[:2])]
-        old = table("shop.t", BEFORE)
-        return Changelog(self.folder, 0, 100).rows(old, [*rows, put(20, **{**ROWS[0], "id": 9}), delete(30, id=9)])
+        own = self.case.rows
+        rows = [put(10 + number, **row) for number, row in enumerate(own[:2])]
+        old = table("shop.t", self.case.before)
+        return Changelog(self.folder, 0, 100).rows(old, [*rows, put(20, **{**own[0], "id": 9}), delete(30, id=9)])
 
     def stopped(self) -> Changelog:
         window = Changelog(self.folder, 100, DDL_TS + 1)
-        window.knows(definition_from_sql(TableName("shop", "t"), CREATE))
+        window.knows(definition_from_sql(TableName("shop", "t"), self.case.create))
         window.ddl(DDL_TS, self.case.alter, table=self.case.table)
-        return window.rows(table("shop.t", BEFORE), [put(DDL_TS, **ROWS[2])])
+        return window.rows(table("shop.t", self.case.before), [put(DDL_TS, **self.case.rows[2])])
 
     def later(self) -> Changelog:
         schema = table(self.case.table, self.case.columns, [self.case.key], valid_from=DDL_TS)
@@ -130,6 +180,8 @@ class Feed(NamedTuple):
     @property
     def new(self) -> dict[str, Any]:
         cells = {"id": 5, "k": 5, "v": "e", "w": "e", "u": 15, "p": Decimal("3.00"), "n": 8}
+        cells |= {"m": 2_500_000 if self.case.columns.get("m", INT).base == "time" else DAY, "f": 0.25, "g": 0.25}
+        cells |= {"e": "A", "s": "C"}
         return {name: cells[name] for name in self.case.columns}
 
     def ddl(self, selection: Sequence[str] = ("shop.*",)) -> StoppingDdl:
@@ -143,12 +195,12 @@ class Feed(NamedTuple):
 
     @property
     def upstream(self) -> list[dict[str, Any]]:
-        changed = [self.case.changed(dict(row)) for row in ROWS]
+        changed = [self.case.changed(dict(row)) for row in self.case.rows]
         return [*(row for row in changed if row is not None), self.new]
 
 
 def follow(mirror: MirrorRig, ddl: StoppingDdl) -> Followed:
-    target = mirror.target(None)
+    target = mirror.changeable()
     planned = target.how_to_follow("pipeline", ddl)
     done = target.follow("pipeline", ddl)
     assert done == planned
@@ -166,6 +218,8 @@ def shown(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
 
 
 def _plain(cell: Any) -> str:
+    if isinstance(cell, timedelta):
+        return str(float(cell // timedelta(microseconds=1)))
     return str(float(cell)) if str(cell).replace(".", "").replace("-", "").isdigit() else str(cell)
 
 
@@ -175,13 +229,17 @@ def mirrored(mirror: MirrorRig, case: Case) -> list[tuple[str, ...]]:
     return shown([dict(zip(names, row, strict=True)) for row in found])
 
 
-@pytest.fixture(params=["postgres", "mysql", "tidb"])
-def make(request: pytest.FixtureRequest) -> Callable[[], MirrorRig]:
-    """Makes empty mirrors of one kind."""
-    if request.param == "postgres":
-        make_database: Callable[[], str] = request.getfixturevalue("make_database")
-        return lambda: PostgresRig(make_database())
-    return partial(MysqlRig, request.getfixturevalue(SERVERS[request.param]))
+@pytest.fixture
+def make(make_mirror: Callable[[], MirrorRig]) -> Callable[[], MirrorRig]:
+    """Makes empty mirrors of one kind, whose tables can be renamed."""
+
+    def made() -> MirrorRig:
+        mirror = make_mirror()
+        if isinstance(mirror, LakeRig):
+            mirror.use_catalog_with_views()
+        return mirror
+
+    return made
 
 
 @pytest.fixture
@@ -201,7 +259,7 @@ def test_a_followed_ddl_leaves_the_upstreams_table(
     skip_keys_of_tidb(request, name)
     feed = Feed(CASES[name], tmp_path)
     stop(mirror, feed)
-    assert follow(mirror, feed.ddl()).steps or name in ("shorter text", "smaller number", "fewer digits", "unsigned")
+    assert follow(mirror, feed.ddl()).steps or name in KEEP_THEIR_TYPE
     assert follow(mirror, feed.ddl()).steps == ()
     for window in (feed.later(), feed.stopped(), feed.first(), feed.later()):
         mirror.load(window, **STOP)
@@ -230,19 +288,22 @@ def test_it_can_be_killed_before_any_write_and_repeated(
         with pytest.MonkeyPatch.context() as patch:
             watch_statements(patch, mirror, dying)
             with contextlib.suppress(FaultError):
-                mirror.target(None).follow("pipeline", feed.ddl())
+                mirror.changeable().follow("pipeline", feed.ddl())
         if dying.struck:
-            mirror.target(None).follow("pipeline", feed.ddl())
+            mirror.changeable().follow("pipeline", feed.ddl())
         for window in (feed.stopped(), feed.later()):
             mirror.load(window, **STOP)
         assert mirrored(mirror, feed.case) == shown(feed.upstream), f"killed before write {number}"
         if not dying.struck:
             break
-    assert number > 3, "something was written"
+    assert number > 2, "something was written"
 
 
 def watch_statements(patch: pytest.MonkeyPatch, mirror: MirrorRig, dying: Dying) -> None:
     """Have each statement that writes be one of *dying*."""
+    if isinstance(mirror, LakeRig):
+        dying.patched(patch)
+        return
     cursor = psycopg.Cursor if isinstance(mirror, PostgresRig) else pymysql.cursors.Cursor
     execute = cursor.execute
 
@@ -279,13 +340,52 @@ def test_what_needs_the_upstream_is_refused_and_nothing_is_changed(
     feed = Feed(Case(alter, BEFORE), tmp_path)
     stop(mirror, feed)
     before = mirrored(mirror, feed.case)
-    for refused in (mirror.target(None).how_to_follow, mirror.target(None).follow):
+    for refused in (mirror.changeable().how_to_follow, mirror.changeable().follow):
         with pytest.raises(PolicyStopError, match=why) as error:
             refused("pipeline", feed.ddl())
         assert "nothing was changed" in str(error.value)
         assert "rebuild its mirror" in str(error.value) or "take it out of `tables`" in str(error.value)
     assert mirrored(mirror, feed.case) == before
     assert mirror.target(None).floor_of(TableName("shop", "t")) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "alter", "why"),
+    [
+        ("iceberg", "RENAME TABLE t TO t2", "of type hadoop, can't rename a table"),
+        ("iceberg", "ALTER TABLE t DROP COLUMN v, MODIFY u BIGINT UNSIGNED", r"change it from int to decimal\(20,0\)"),
+        ("delta", "RENAME TABLE t TO t2", "a table below a path can't be renamed"),
+    ],
+)
+def test_what_a_lake_can_not_change_is_refused_and_nothing_is_changed(
+    lake_spark: SparkSession, tmp_path: Path, kind: str, alter: str, why: str
+) -> None:
+    lake = LakeRig(kind, lake_spark, tmp_path)
+    feed = Feed(Case(alter, BEFORE), tmp_path)
+    stop(lake, feed)
+    with pytest.raises(PolicyStopError, match=why) as error:
+        lake.changeable().follow("pipeline", feed.ddl())
+    assert "nothing was changed" in str(error.value)
+    assert "rebuild its mirror" in str(error.value)
+    assert mirrored(lake, feed.case) == shown(ROWS)
+
+
+@pytest.mark.parametrize("kind", ["iceberg", pytest.param("delta", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("value", ["9" * 38, "-1"])
+def test_a_decimal_of_a_lake_is_narrowed_to_as_many_digits_as_it_has(
+    lake_spark: SparkSession, tmp_path: Path, kind: str, value: str
+) -> None:
+    """The upstream's ``DECIMAL(38, 0) UNSIGNED``: a literal of 39 digits is none of Spark's."""
+    lake = LakeRig(kind, lake_spark, tmp_path)
+    wide, unsigned = (ColumnType("decimal", length=38, scale=0, unsigned=flag, declared=True) for flag in (False, True))
+    feed = Feed(typed("p", wide, unsigned, [Decimal(value), Decimal(0), None]), tmp_path)
+    stop(lake, feed)
+    if value == "-1":
+        with pytest.raises(PolicyStopError, match="1 row does not fit the new type of the column p"):
+            follow(lake, feed.ddl())
+        return
+    follow(lake, feed.ddl())
+    assert lake.rows("SELECT p FROM shop.t ORDER BY id") == [(Decimal(value),), (Decimal(0),), (None,)]
 
 
 def test_a_key_that_rows_repeat_is_refused(mirror: MirrorRig, tmp_path: Path) -> None:
@@ -295,7 +395,7 @@ def test_a_key_that_rows_repeat_is_refused(mirror: MirrorRig, tmp_path: Path) ->
     with pytest.raises(
         PolicyStopError, match=r"0 have NULL in it, 2 have that of another row|can't give a table another"
     ):
-        mirror.target(None).follow("pipeline", feed.ddl())
+        mirror.changeable().follow("pipeline", feed.ddl())
 
 
 @pytest.mark.parametrize("repeated", [False, True])
@@ -315,7 +415,7 @@ def test_a_column_that_is_part_of_the_key_goes_only_if_the_rest_is_one(
     ddl = StoppingDdl(TableName("shop", "t"), DDL_TS, window.write().changes, ("shop.*",))
     if repeated:
         with pytest.raises(PolicyStopError, match="2 have that of another row"):
-            mirror.target(None).follow("pipeline", ddl)
+            mirror.changeable().follow("pipeline", ddl)
         return
     follow(mirror, ddl)
     mirror.load(window, **STOP)
@@ -324,17 +424,44 @@ def test_a_column_that_is_part_of_the_key_goes_only_if_the_rest_is_one(
     assert mirror.rows("SELECT id FROM shop.t ORDER BY id") == [(1,), (2,), (3,)]
 
 
-@pytest.mark.parametrize("statement", ["DROP DATABASE shop", "TRUNCATE TABLE T"])
-def test_a_statement_that_names_the_table_in_another_way_is_refused(
-    mirror: MirrorRig, statement: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("statement", "event"),
+    [("DROP DATABASE shop", "shop"), ("TRUNCATE TABLE T", "shop.T"), ("DROP TABLE T", "shop.T")],
+)
+def test_a_statement_that_names_the_table_in_another_way_is_followed(
+    request: pytest.FixtureRequest, mirror: MirrorRig, statement: str, event: str, tmp_path: Path
 ) -> None:
-    mirror.load(Feed(CASES["dropped"], tmp_path).first(), **STOP)
-    window = Changelog(tmp_path, 100, DDL_TS + 1).ddl(DDL_TS, statement, table="shop.T")
-    changes = tuple(entry for entry in window.write().changes if entry.table != TableName("shop", "t"))
-    ddl = StoppingDdl(TableName("shop", "t"), DDL_TS, changes, ("shop.*",))
-    with pytest.raises(PolicyStopError, match="does not name the table as its mirror does"):
-        mirror.target(None).follow("pipeline", ddl)
-    assert mirror.target(None).floor_of(TableName("shop", "t")) == 0
+    """One that drops its database, or spells the name in another letter case."""
+    if event == "shop.T" and "tidb" in request.node.name:
+        pytest.skip("TiDB takes both spellings for one name, so the load is refused as a whole")
+    stop_all = {"tables": ("shop.*",), "ddl": "stop"}
+    feed = Feed(CASES["dropped"], tmp_path)
+    mirror.load(feed.first(), **stop_all)
+    window = Changelog(tmp_path, 100, DDL_TS + 1).ddl(DDL_TS, statement, table=event)
+    window.rows(table("shop.t", BEFORE), [put(DDL_TS, **ROWS[2])])
+    with pytest.raises(PolicyStopError, match="end the window"):
+        mirror.load(window, **stop_all)
+    own = TableName("shop", "t")
+    follow(mirror, StoppingDdl(own, DDL_TS, ddl_of(window.write(), own, DDL_TS), ("shop.*",)))
+    assert mirror.target(None).floor_of(own) == DDL_TS + 1
+    assert mirror.has_table("shop.t") == statement.startswith("TRUNCATE")
+    mirror.load(window, **stop_all)
+    mirror.load(feed.first(), reload=True, **stop_all)
+    later = Changelog(tmp_path, DDL_TS + 1, 300)
+    mirror.load(later.rows(table("shop.t", BEFORE, valid_from=DDL_TS), [put(210, **ROWS[1])]), **stop_all)
+    assert mirror.rows("SELECT id FROM shop.t") == [(2,)]
+
+
+def test_a_rename_whose_text_leaves_the_schema_out_is_left_to_a_person(mirror: MirrorRig, tmp_path: Path) -> None:
+    feed = Feed(CASES["dropped"], tmp_path)
+    mirror.load(feed.first(), **STOP)
+    window = Changelog(tmp_path, 100, DDL_TS + 1).ddl(DDL_TS, "RENAME TABLE `t` TO `archive`.`t`", table="archive.t")
+    with pytest.raises(PolicyStopError, match="may have renamed it"):
+        mirror.load(window, **STOP)
+    own = TableName("shop", "t")
+    ddl = StoppingDdl(own, DDL_TS, ddl_of(window.write(), own, DDL_TS), ("shop.*",))
+    with pytest.raises(PolicyStopError, match=r"If nothing, raise the floor: .* shop\.t --at 151"):
+        mirror.changeable().follow("pipeline", ddl)
 
 
 def test_windows_from_after_the_ddl_that_came_first_are_in_the_way(mirror: MirrorRig, tmp_path: Path) -> None:
@@ -342,7 +469,7 @@ def test_windows_from_after_the_ddl_that_came_first_are_in_the_way(mirror: Mirro
     mirror.load(feed.first(), **STOP)
     mirror.load(feed.later(), **STOP)
     with pytest.raises(PolicyStopError, match="has rows from after the DDL"):
-        mirror.target(None).follow("pipeline", feed.ddl())
+        mirror.changeable().follow("pipeline", feed.ddl())
 
 
 def test_a_mirror_whose_new_name_is_outside_the_pipeline_goes(mirror: MirrorRig, tmp_path: Path) -> None:
@@ -366,9 +493,9 @@ def test_tables_swap_their_names_where_ddl_is_part_of_a_transaction(mirror: Mirr
     with pytest.raises(PolicyStopError, match="end the window"):
         mirror.load(window, **STOP)
     ddl = StoppingDdl(TableName("shop", "a"), DDL_TS, window.write().changes, ("shop.*",))
-    if isinstance(mirror, MysqlRig):
+    if not isinstance(mirror, PostgresRig):
         with pytest.raises(PolicyStopError, match="names go round"):
-            mirror.target(None).follow("pipeline", ddl)
+            mirror.changeable().follow("pipeline", ddl)
         return
     follow(mirror, ddl)
     assert mirror.rows("SELECT v FROM shop.a") == [("of b",)]
@@ -386,10 +513,94 @@ def test_a_new_table_takes_the_name_of_one_that_goes(mirror: MirrorRig, tmp_path
     with pytest.raises(PolicyStopError, match="end the window"):
         mirror.load(window, **STOP)
     ddl = StoppingDdl(TableName("shop", "t"), DDL_TS, window.write().changes, ("shop.t", "shop.t_new"))
-    if isinstance(mirror, MysqlRig):
+    if not isinstance(mirror, PostgresRig):
         with pytest.raises(PolicyStopError, match="names go round"):
-            mirror.target(None).follow("pipeline", ddl)
+            mirror.changeable().follow("pipeline", ddl)
         return
     follow(mirror, ddl)
     assert mirror.rows("SELECT v FROM shop.t") == [("of t_new",)]
     assert not mirror.has_table("shop.t_new")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        typed("m", moment(6), moment(3), [DAY, DAY.replace(microsecond=123400), None]),
+        typed("f", DOUBLE, FLOAT, [0.5, 0.1, None], "g"),
+        typed("e", names("enum", "A", "B"), names("enum", "B"), ["B", "A", None]),
+        typed("s", names("set", "A", "B"), names("set", "B"), ["B", "A,B", None]),
+    ],
+    ids=lambda case: case.alter,
+)
+def test_rows_that_a_narrower_type_alters_are_refused(mirror: MirrorRig, case: Case, tmp_path: Path) -> None:
+    feed = Feed(case, tmp_path)
+    stop(mirror, feed)
+    with pytest.raises(PolicyStopError, match="1 row does not fit the new type"):
+        mirror.changeable().follow("pipeline", feed.ddl())
+    mirror.execute("DELETE FROM shop.t WHERE id = 2")
+    follow(mirror, feed.ddl())
+
+
+def test_names_that_are_mirrored_by_number_are_refused(mirror: MirrorRig, tmp_path: Path) -> None:
+    """The rows came before any definition gave names; the DDL gives them other numbers."""
+    case = typed("e", names("enum", "A", "B"), names("enum", "B"), [2, 2, 2])
+    feed = Feed(case._replace(before={"id": INT, "e": ColumnType("enum")}), tmp_path)
+    stop(mirror, feed)
+    with pytest.raises(PolicyStopError, match="mirrored by number"):
+        mirror.changeable().follow("pipeline", feed.ddl())
+    appended = feed.case._replace(alter="ALTER TABLE t MODIFY e ENUM('A','B','C')")
+    assert follow(mirror, Feed(appended, tmp_path).ddl()).steps == ()
+    assert mirror.rows("SELECT e FROM shop.t ORDER BY id") == [(2,), (2,), (2,)]
+
+
+def test_deleted_rows_that_stay_make_way_for_another_key(
+    request: pytest.FixtureRequest, mirror: MirrorRig, tmp_path: Path
+) -> None:
+    """One stays if it has a value of its own for the new key; of two with one value, the one that was deleted later. A lake
+    refuses the key."""
+    skip_keys_of_tidb(request, "another key")
+    mirror.section["deletes"] = "soft"
+    feed = Feed(CASES["another key"], tmp_path)
+    deleted = {9: 11, 7: 14, 8: 14, 5: 15}
+    rows = [put(10 + number, id=number, v="x", u=deleted[number], p=None) for number in deleted]
+    rows += [put(30 + number, id=number, v="x", u=number + 10, p=None) for number in (1, 2)]
+    rows += [Row("delete", 50 + number, {"id": number, "v": "x", "u": u, "p": None}) for number, u in deleted.items()]
+    mirror.load(Changelog(tmp_path, 0, 100).rows(table("shop.t", BEFORE), [*rows, delete(70, id=6)]), **STOP)
+    with pytest.raises(PolicyStopError, match="end the window"):
+        mirror.load(feed.stopped(), **STOP)
+    if isinstance(mirror, LakeRig):
+        with pytest.raises(
+            PolicyStopError, match=r"4 have that of another row \(rows that are marked as deleted count"
+        ):
+            follow(mirror, feed.ddl())
+        return
+    steps = follow(mirror, feed.ddl()).steps
+    assert [step.partition(": ")[2] for step in steps] == [
+        "DELETE of 3 deleted rows without a value of their own for (u)",
+        "PRIMARY KEY (u)",
+    ]
+    deleted_rows = "SELECT id, u FROM shop.t WHERE _is_deleted ORDER BY id"
+    assert mirror.rows(deleted_rows) == [(5, 15), (8, 14)]
+    mirror.load(feed.later(), **STOP)
+    assert mirror.rows(deleted_rows) == [(8, 14)]
+    assert mirror.rows("SELECT u FROM shop.t WHERE NOT _is_deleted ORDER BY u") == [(11,), (12,), (13,), (15,)]
+
+
+def test_a_deleted_row_that_a_narrower_column_has_no_room_for_is_named_before_anything_is_done(
+    mirror: MirrorRig, tmp_path: Path
+) -> None:
+    if isinstance(mirror, LakeRig):
+        pytest.skip("a lake's types stay")
+    mirror.section["deletes"] = "soft"
+    before = {"id": INT, "c": ColumnType("decimal", length=10, scale=2, declared=True)}
+    known = definition_from_sql(TableName("shop", "t"), "CREATE TABLE `t` (`id` BIGINT PRIMARY KEY, `c` DECIMAL(10,2))")
+    mirror.load(Changelog(tmp_path, 0, 100).rows(table("shop.t", before), [put(10, id=1, c=Decimal("1.50"))]))
+    gone = {"id": 2, "c": Decimal("12345678.90")}
+    mirror.load(Changelog(tmp_path, 100, 140).rows(table("shop.t", before), [Row("delete", 120, gone)]))
+    statement = "ALTER TABLE `t` ADD COLUMN `n` INT, MODIFY COLUMN `c` DECIMAL(8,4)"
+    window = Changelog(tmp_path, 140, DDL_TS + 1).knows(known).ddl(DDL_TS, statement, table="shop.t")
+    own = TableName("shop", "t")
+    ddl = StoppingDdl(own, DDL_TS, ddl_of(window.write(), own, DDL_TS), ("shop.*",))
+    with pytest.raises(PolicyStopError, match="1 row does not fit the new type of the column c"):
+        follow(mirror, ddl)
+    assert mirror.rows("SELECT id, c FROM shop.t ORDER BY id") == [(1, Decimal("1.50")), (2, Decimal("12345678.90"))]

@@ -14,11 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.integration.targets.conftest import SERVERS
-from tests.integration.targets.test_mysql_interruptions import Fault as MysqlFault
-from tests.integration.targets.test_postgres_interruptions import Fault as PostgresFault
 from tests.support.changelogs import Changelog, Row, delete, put, table
 from tests.support.dying_loads import KilledError, Stalling
 from tests.support.examples import NIGHTLY, counted
+from tests.support.lost_sessions import MysqlFault, PostgresFault
 from tests.support.target_rigs import LakeRig, MirrorRig, MysqlRig, PostgresRig
 from tests.support.waiting import PATIENCE_S
 from ticdc_replay.domain.column_types import ColumnType

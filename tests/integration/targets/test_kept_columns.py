@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.targets.conftest import Mirror
 from tests.support.changelogs import Changelog, delete, put, table
-from tests.support.target_rigs import MirrorRig
+from tests.support.target_rigs import LakeRig, MirrorRig
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.tables import TableName
@@ -225,11 +225,13 @@ def followed(mirror: MirrorRig, window: Changelog, name: str) -> None:
         mirror.load(window, drop_column="keep")
     changes = tuple(each for each in window.write().changes if each.commit_ts == window.window.to_ts - 1)
     ddl = StoppingDdl(TableName("shop", name), window.window.to_ts - 1, changes, ("shop.*",))
-    mirror.target(None).follow("pipeline", ddl)
+    mirror.changeable().follow("pipeline", ddl)
 
 
-@pytest.mark.parametrize("any_mirror", ["postgres", "mysql"], indirect=True)
+@pytest.mark.parametrize("any_mirror", ["postgres", "mysql", "iceberg"], indirect=True)
 def test_a_kept_column_follows_its_table_to_another_name(any_mirror: MirrorRig, artifacts: Path) -> None:
+    if isinstance(any_mirror, LakeRig):
+        any_mirror.use_catalog_with_views()  # which can rename tables, too
     any_mirror.load_all(dropped(artifacts), drop_column="keep")
     without = definition_from_sql(
         TableName("shop", "orders"), "CREATE TABLE orders (id BIGINT PRIMARY KEY, u VARCHAR(20))"
@@ -250,7 +252,7 @@ def test_a_kept_column_follows_its_table_to_another_name(any_mirror: MirrorRig, 
     assert any_mirror.rows("SELECT id, v FROM shop.orders") == [(1, 7)]
 
 
-@pytest.mark.parametrize("any_mirror", ["postgres", "mysql"], indirect=True)
+@pytest.mark.parametrize("any_mirror", ["postgres", "mysql", "iceberg"], indirect=True)
 @pytest.mark.parametrize(
     ("change", "columns", "rows"),
     [

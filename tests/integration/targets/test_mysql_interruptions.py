@@ -2,9 +2,8 @@
 mirror to the same end state."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from tests.support.changelogs import Changelog, delete, put, table
 from tests.support.examples import counted
 from tests.support.in_process import in_process
+from tests.support.lost_sessions import MysqlFault
 from tests.support.target_rigs import MysqlRig
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import (
@@ -27,6 +27,7 @@ from ticdc_replay.mysql_protocol import arguments
 from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.targets.load import load
 from ticdc_replay.targets.mysql import session as mysql_session
+from ticdc_replay.targets.mysql.bulk import BulkConnection
 from ticdc_replay.targets.mysql.settings import MysqlSettings
 
 pytestmark = pytest.mark.integration
@@ -86,47 +87,6 @@ WINDOWS: dict[str, tuple[Callable[[Path], Changelog], str, list[tuple[Any, ...]]
 }
 
 
-class Fault:
-    """Kills the load's own session before its *number*-th statement or commit, or after the latter was done."""
-
-    def __init__(self, mirror: MysqlRig, number: int, *, after: bool) -> None:
-        self.mirror, self.left, self.after, self.struck = mirror, number, after, False
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        fault = self
-
-        class Watched(pymysql.connections.Connection):  # type: ignore[type-arg]
-            def query(self, sql: Any, unbuffered: bool = False) -> int:
-                fault.strike(self, is_after=False)
-                done = super().query(sql, unbuffered)
-                fault.strike(self, is_after=True)
-                return done
-
-            def commit(self) -> None:
-                fault.strike(self, is_after=False)
-                super().commit()
-                fault.strike(self, is_after=True)
-
-        with pytest.MonkeyPatch.context() as patch:
-            real = pymysql.connect
-            patch.setattr(
-                pymysql, "connect", lambda **given: Watched(**given) if "connect_timeout" in given else real(**given)
-            )
-            yield
-
-    def strike(self, connection: Any, *, is_after: bool) -> None:
-        if is_after is not self.after or self.struck:
-            return
-        self.left -= 1
-        if self.left == 0:
-            self.struck = True
-            with contextlib.suppress(pymysql.err.OperationalError):
-                self.mirror.execute(f"KILL {connection.thread_id()}")
-            if is_after:
-                connection.ping(reconnect=False)  # raises: the session is gone
-
-
 def end_state(mirror: MysqlRig, columns: str) -> list[tuple[Any, ...]]:
     return mirror.rows(f"SELECT {columns} FROM shop.orders ORDER BY id")
 
@@ -146,7 +106,7 @@ def test_a_session_that_is_lost_at_any_statement(
         mirror, artifacts = MysqlRig(server), tmp_path / str(number)
         mirror.section["deletes"] = "soft" if name == "soft deletes" else "hard"
         mirror.load(first(artifacts))
-        fault = Fault(mirror, number, after=after)
+        fault = MysqlFault(mirror, number, after=after)
         with fault.watching():
             try:
                 mirror.load(window(artifacts), **policies)
@@ -229,6 +189,32 @@ def test_a_task_that_runs_twice_stages_its_rows_once(mysql_mirror: MysqlRig, art
     assert end_state(mysql_mirror, "id, v") == [(1, "new"), (3, "new")]
 
 
+def test_a_task_that_breaks_between_two_files_is_tried_again(mysql_mirror: MysqlRig, artifacts: Path) -> None:
+    """TiDB commits what is staged in parts."""
+    rows = [put(110, id=at, v="new", old=at) for at in range(9)]
+    changelog = Changelog(artifacts, 100, 200).rows(ORDERS, rows, files=3)
+    loads = 0
+    real = BulkConnection.load
+
+    def breaking(connection: Any, *given: Any) -> None:
+        nonlocal loads
+        loads += 1
+        if loads == 3:
+            raise pymysql.err.OperationalError(2013, "lost")
+        real(connection, *given)
+
+    def tried_again(work: Callable[[Any], Any], tasks: Sequence[Any], name: str) -> list[Any]:
+        with pytest.raises(TransientError, match="lost"):
+            in_process(work, tasks, name)
+        return in_process(work, tasks, name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BulkConnection, "load", breaking)
+        (report,) = load(changelog.job(mysql_mirror.section), mysql_mirror.connections, tried_again).tables
+    assert (report.upserted, loads) == (9, 6)
+    assert end_state(mysql_mirror, "id, v") == [(at, "new") for at in range(9)]
+
+
 def test_rows_that_are_gone_from_staging_stop_the_load(mysql_mirror: MysqlRig, artifacts: Path) -> None:
     mysql_mirror.load(first(artifacts))
 
@@ -307,7 +293,8 @@ def test_a_missing_privilege_and_a_read_only_server_are_told_apart(mysql_mirror:
     if "TiDB" in mysql_mirror.rows("SELECT version()")[0][0]:
         pytest.skip("the server's test user, who may do all, is the only one")
     mysql_mirror.load(first(artifacts))
-    mysql_mirror.execute("CREATE OR REPLACE USER reader@'127.0.0.1' IDENTIFIED BY 'secret'")
+    mysql_mirror.execute("DROP USER IF EXISTS reader@'127.0.0.1'")
+    mysql_mirror.execute("CREATE USER reader@'127.0.0.1' IDENTIFIED BY 'secret'")
     mysql_mirror.execute("GRANT SELECT ON *.* TO reader@'127.0.0.1'")
     reader = {**mysql_mirror.connections.by_id, "target": as_user(mysql_mirror, "reader", "secret")}
     mysql_mirror.connections = type(mysql_mirror.connections)(reader)

@@ -1,19 +1,18 @@
 """Whatever breaks, and whenever: nothing is half applied, and the next load brings the mirror to the same end state."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import psycopg
 import pytest
 
 from tests.integration.targets.conftest import TARGET, Mirror
 from tests.support.changelogs import Changelog, delete, put, table
 from tests.support.in_process import in_process
+from tests.support.lost_sessions import PostgresFault, kill
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import (
@@ -26,7 +25,6 @@ from ticdc_replay.domain.errors import (
 from ticdc_replay.targets.base import LoadReport
 from ticdc_replay.targets.load import load
 from ticdc_replay.targets.mirror import stager
-from ticdc_replay.targets.postgres.settings import PostgresSettings
 
 pytestmark = pytest.mark.integration
 
@@ -52,64 +50,6 @@ def load_with(mirror: Mirror, changelog: Changelog, execute: Any, **changes: Any
     return load(changelog.job(TARGET, **changes), mirror.connections, execute)
 
 
-def kill(dsn: str, condition: str) -> None:
-    """End the backends that fulfil *condition*, and wait until they have ended."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(
-            f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND {condition}"
-        )
-
-
-class Fault:
-    """Kills the load's own connection at the *number*-th moment; ``struck`` tells whether it came to that."""
-
-    def __init__(self, mirror: Mirror, number: int) -> None:
-        self.mirror = mirror
-        self.left = number
-        self.struck = False
-
-    def __call__(self, connection: psycopg.Connection[Any]) -> None:
-        self.left -= 1
-        if self.left == 0:
-            self.struck = True
-            kill(self.mirror.dsn, f"pid = {connection.info.backend_pid}")
-
-    @contextmanager
-    def before_statements(self) -> Iterator[None]:
-        """Strike before a statement or a commit is sent."""
-        with self._watching(before=self, after_commit=lambda connection: None):
-            yield
-
-    @contextmanager
-    def after_commits(self) -> Iterator[None]:
-        """Strike after a commit was done and before its answer came."""
-
-        def lose_the_answer(connection: psycopg.Connection[Any]) -> None:
-            before = self.struck
-            self(connection)
-            if self.struck and not before:
-                connection.execute("SELECT 1")  # raises: the connection is gone
-
-        with self._watching(before=lambda connection: None, after_commit=lose_the_answer):
-            yield
-
-    @contextmanager
-    def _watching(self, before: Callable[[Any], None], after_commit: Callable[[Any], None]) -> Iterator[None]:
-        class Watched(psycopg.Connection[Any]):
-            def execute(self, *arguments: Any, **options: Any) -> Any:
-                before(self)
-                return super().execute(*arguments, **options)
-
-            def commit(self) -> None:
-                before(self)
-                super().commit()
-                after_commit(self)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(PostgresSettings, "connect", lambda settings: Watched.connect(settings._conninfo))
-            yield
-
-
 def assert_whole_or_nothing(mirror: Mirror) -> None:
     now = mirror.rows(ORDERS_NOW)
     assert now in (BEFORE, AFTER)
@@ -129,7 +69,7 @@ def test_a_connection_that_breaks_before_any_statement_leaves_nothing_half_appli
 ) -> None:
     outcomes = set()
     for number in itertools.count(1):
-        fault = Fault(mirror, number)
+        fault = PostgresFault(mirror, number)
         try:
             with fault.before_statements():
                 mirror.load(changelog)
@@ -146,7 +86,7 @@ def test_a_connection_that_breaks_before_any_statement_leaves_nothing_half_appli
 def test_a_commit_whose_answer_is_lost_is_found_in_the_ledger(mirror: Mirror, changelog: Changelog) -> None:
     outcomes = set()
     for number in itertools.count(1):
-        fault = Fault(mirror, number)
+        fault = PostgresFault(mirror, number)
         try:
             with fault.after_commits():
                 mirror.load(changelog)

@@ -118,6 +118,28 @@ def test_a_rename_that_would_unmask_stops(shaped_mirror: MirrorRig, artifacts: P
     assert "plain" not in str(shaped_mirror.rows("SELECT * FROM shop.people"))
 
 
+@pytest.mark.parametrize("rest", ["", ", DROP COLUMN age"], ids=["alone", "with others"])
+def test_what_becomes_of_an_excluded_column_does_not_stop_a_mirror(
+    shaped_mirror: MirrorRig, artifacts: Path, rest: str
+) -> None:
+    """Its type changes, then its name, then it goes. If another column of the statement needs a person, that is all they see."""
+    shaped_mirror.load(windows(artifacts)[0])
+    window = Changelog(artifacts, 100, 200).knows(KNOWN)
+    for number, action in enumerate(["MODIFY secret BIGINT", "RENAME COLUMN secret TO secret2", "DROP COLUMN secret2"]):
+        window.ddl(150 + number, f"ALTER TABLE people {action}{rest if number == 2 else ''}", table="shop.people")
+    window.rows(PEOPLE, [person(110, 4, "4")])
+    if rest:
+        with pytest.raises(PolicyStopError, match="column age was dropped") as stopped:
+            shaped_mirror.load(window, drop="stop")
+        assert "secret" not in str(stopped.value)
+        return
+    shaped_mirror.load(window, drop="stop")
+    later = table("shop.people", {"id": INT, "email": TEXT, "age": TEXT}, valid_from=152)
+    last = Changelog(artifacts, 200, 300).rows(later, [put(210, id=5, email="plain-5", age="5")])
+    shaped_mirror.load(last, drop="stop")
+    assert shaped_mirror.rows("SELECT age FROM shop.people ORDER BY age") == [(1,), (2,), (3,), (4,), (5,)]
+
+
 def test_another_shape_is_refused(shaped_mirror: MirrorRig, artifacts: Path) -> None:
     first, second, _ = windows(artifacts)
     shaped_mirror.load(first)

@@ -7,16 +7,22 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from tests.support.examples import examples
 from tests.support.target_rigs import PostgresRig
+from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.large_messages.source_session import SourceSession
 from ticdc_replay.large_messages.source_statements import Statement
+from ticdc_replay.spark.sql import SparkSql
+from ticdc_replay.targets.lake.compared_cells import SETTINGS, LakeColumn
 from ticdc_replay.targets.postgres.comparison import PostgresComparisons
 from ticdc_replay.targets.postgres.comparison import float_text as postgres_text
 from ticdc_replay.targets.postgres.settings import PostgresSettings
-from ticdc_replay.verify.mysql import at_least, at_most, float_text
+from ticdc_replay.verify.forms import Form
+from ticdc_replay.verify.mysql import at_least, at_most, bits_text, float_text
+from ticdc_replay.verify.side import ComparedColumn
 
 pytestmark = pytest.mark.integration
 
@@ -54,6 +60,28 @@ def test_a_double_has_one_text_and_another_double_another(
     assert not unlike, unlike
     for side in range(2):
         assert len({pair[side] for pair in texts}) == len(set(numbers))
+
+
+@settings(max_examples=examples(0.1), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(numbers=st.lists(st.one_of(DOUBLES, BITS, SHORT), min_size=100, max_size=300))
+def test_a_double_is_written_as_the_same_integers_by_spark(
+    source: Connection, lake_spark: SparkSession, numbers: list[float]
+) -> None:
+    session = SourceSession(source)
+    try:
+        rows = " UNION ALL ".join(
+            f"SELECT {at} i, {number!r}{'' if 'e' in repr(number) else 'e0'} x" for at, number in enumerate(numbers)
+        )
+        first = [text for (text,) in session.query(Statement(f"SELECT {bits_text('x')} FROM ({rows}) t ORDER BY i"))]
+    finally:
+        session.close()
+    column = LakeColumn(0, ComparedColumn("x", "x", ColumnType("double"), True, Form.BITS), "double")
+    values = ", ".join(f"({at}, {number!r}D)" for at, number in enumerate(numbers))
+    selected = ", ".join(["*", *column.scaled()])
+    statement = f"SELECT i, {column.text()} AS x FROM (SELECT {selected} FROM VALUES {values} AS t (i, x)) ORDER BY i"
+    second = [row["x"].encode() for row in SparkSql(lake_spark).run(statement, SETTINGS)]
+    assert first == second
+    assert len(set(first)) == len(set(numbers)), "another number has another text"
 
 
 TEXTS = st.text(st.sampled_from("ab \t\x01~é😀"), max_size=4)

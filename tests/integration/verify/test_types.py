@@ -5,10 +5,11 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
+from tests.support.target_rigs import LakeRig
 from tests.support.verified import Verified
 
 pytestmark = pytest.mark.integration
@@ -113,12 +114,30 @@ RANDOM: list[tuple[str, st.SearchStrategy[Any]]] = [
 ROWS = st.lists(st.tuples(*(st.none() | values for _, values in RANDOM)), min_size=10, max_size=40)
 
 
-@settings(max_examples=examples(0.2), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(rows=ROWS)
-def test_random_values_give_no_false_alarm(verified: Verified, rows: list[tuple[Any, ...]]) -> None:
+def test_many_random_values_give_no_false_alarm_in_a_lake(verified: Verified) -> None:
+    if not isinstance(verified.rig, LakeRig):
+        pytest.skip("databases have examples of few rows")
+
+    @settings(max_examples=1, phases=[Phase.generate], suppress_health_check=list(HealthCheck), deadline=None)
+    @given(rows=st.lists(st.tuples(*(st.none() | values for _, values in RANDOM)), min_size=200, max_size=200))
+    def compared(rows: list[tuple[Any, ...]]) -> None:
+        _compare_random(verified, rows)
+
+    compared()
+
+
+def _compare_random(verified: Verified, rows: list[tuple[Any, ...]]) -> None:
     verified.clear()
     columns = ", ".join(f"c{at} {column}" for at, (column, _) in enumerate(RANDOM))
     schema = verified.create(f"id int PRIMARY KEY, {columns}")
     verified.both(schema, [{"id": at, **{f"c{n}": cell for n, cell in enumerate(row)}} for at, row in enumerate(rows)])
     found = verified.verify()
     assert (found.outcome, found.findings.source_rows) == ("equal", len(rows))
+
+
+@settings(max_examples=examples(0.2), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=ROWS)
+def test_random_values_give_no_false_alarm(verified: Verified, rows: list[tuple[Any, ...]]) -> None:
+    if isinstance(verified.rig, LakeRig):
+        pytest.skip("one example of many rows, as Spark takes seconds for each")
+    _compare_random(verified, rows)

@@ -145,7 +145,11 @@ def test_what_row_events_do_not_carry_is_a_breaking_change(action):
         ("DOUBLE", "DOUBLE(10,2)", "column_changed"),
         ("FLOAT", "DOUBLE(10,2)", "column_changed"),
         ("FLOAT(7,2)", "DOUBLE(7,2)", "column_changed"),
-        ("FLOAT(7,2)", "FLOAT(9,2) UNSIGNED", "column_changed"),
+        ("FLOAT(7,2)", "FLOAT(9,2) UNSIGNED", "column_narrowed"),
+        ("DOUBLE", "FLOAT", "column_narrowed"),
+        ("DOUBLE(10,2)", "FLOAT", "column_narrowed"),
+        ("DOUBLE", "FLOAT(7,2)", "column_changed"),
+        ("FLOAT", "DOUBLE UNSIGNED", "column_narrowed"),
     ],
 )
 def test_a_float_that_the_server_may_round_has_changed(before, after, kind):
@@ -153,6 +157,29 @@ def test_a_float_that_the_server_may_round_has_changed(before, after, kind):
     history = SchemaHistory().with_ddls([ddl(f"CREATE TABLE `t` (`id` INT PRIMARY KEY, `c` {before})", 10)])
     for known in (history, SchemaHistory.decode(history.encode())):
         assert [kind_of(each) for each in changes(f"ALTER TABLE `t` MODIFY `c` {after}", known)] == [kind]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        ("DATETIME(6)", "DATETIME(3)", "column_narrowed"),
+        ("TIMESTAMP(3)", "TIMESTAMP", "column_narrowed"),
+        ("TIME(6)", "TIME(5)", "column_narrowed"),
+        ("DATETIME(6)", "TIMESTAMP(6)", "column_changed"),
+        ("DATETIME(6)", "DATE", "column_changed"),
+        ("ENUM('a','b')", "ENUM('a','b','c')", "column_widened"),
+        ("ENUM('a','b')", "ENUM('a')", "column_narrowed"),
+        ("ENUM('a','b')", "ENUM('b','a','c')", "column_narrowed"),
+        ("SET('a','b')", "SET('a','b','c')", "column_widened"),
+        ("SET('a','b','c')", "SET('a','c','d')", "column_narrowed"),
+        ("SET('a','b')", "SET('b','a')", "column_changed"),
+        ("ENUM('a','b')", "SET('a','b')", "column_changed"),
+    ],
+)
+def test_a_type_with_some_of_the_values_is_narrower(before, after, kind):
+    history = SchemaHistory().with_ddls([ddl(f"CREATE TABLE `t` (`id` INT PRIMARY KEY, `c` {before})", 10)])
+    (change,) = changes(f"ALTER TABLE `t` MODIFY `c` {after}", history)
+    assert kind_of(change) == kind
 
 
 def test_a_change_of_digits_is_told_with_them():

@@ -74,7 +74,7 @@ def test_where_the_jvm_only_hands_out_tasks_it_compiles_little(
 
 @pytest.mark.parametrize(
     ("job", "target"),
-    [("reconcile", None), *((job, target) for job in ("load", "maintain") for target in LAKES)],
+    [("reconcile", None), *((job, target) for job in ("load", "maintain", "mirror") for target in LAKES)],
     ids=str,
 )
 def test_where_rows_pass_through_the_jvm_it_compiles_well(

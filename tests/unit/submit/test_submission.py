@@ -45,9 +45,11 @@ def test_the_script_of_each_kind_of_job_is_in_the_library(uri, pipeline):
         "decode",
         "load",
         "maintain",
+        "mirror",
         "reconcile",
         "scan",
         "seed",
+        "verify",
     ]
     assert submission.arguments == [uri, submission.attempt]
     assert submission.attempt != Submission(uri, ALL, pipeline).attempt

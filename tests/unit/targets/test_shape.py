@@ -176,6 +176,7 @@ def test_a_rename_to_a_name_that_is_treated_in_another_way_stops_every_kind_of_t
 
 HASHED = ColumnType("char", length=64, declared=True)
 EMAIL, NEW = Column("email", TEXT), Column("internal_2", TEXT)
+OTHER_TYPE = BreakingChange("x", "column_changed", column=Column("other", INT))
 CHANGES: list[tuple[Change, Change | str]] = [
     (ColumnAdded(NEW, "x", True), "no_row_change"),
     (ColumnAdded(Column("email", TEXT), "x", True), ColumnAdded(Column("contact", HASHED), hashed("x"), True)),
@@ -186,6 +187,13 @@ CHANGES: list[tuple[Change, Change | str]] = [
     (ColumnRenamed("internal", "internal_2"), "no_row_change"),
     (ColumnRenamed("other", "another"), ColumnRenamed("other", "another")),
     (NoRowChange("x"), NoRowChange("x")),
+    (BreakingChange("x", "column_changed", column=Column("internal", INT)), "no_row_change"),
+    (BreakingChange("x", "column_changed", column=Column("phone", INT)), "no_row_change"),
+    (BreakingChange("x", "column_changed", column=Column("note", INT)), "column_changed"),
+    (BreakingChange("x", "column_changed", column=Column("age", INT)), "column_changed"),
+    (OTHER_TYPE, OTHER_TYPE),
+    (BreakingChange("x", "column_changed"), "column_changed"),
+    (BreakingChange("x", "column_narrowed", column=Column("internal", INT)), "no_row_change"),
 ]  # fmt: skip
 
 

@@ -9,7 +9,9 @@ from ticdc_replay.airflow.dags import docs
 from ticdc_replay.airflow.dags.arguments import dag_arguments
 from ticdc_replay.airflow.declared import declaration
 from ticdc_replay.airflow.form import verify_params
+from ticdc_replay.airflow.operators.spark_job import SparkJobOperator
 from ticdc_replay.airflow.operators.verify import VerifyOperator
+from ticdc_replay.airflow.operators.verify_step import VerifyTarget
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.load_store import LoadPipeline
 
@@ -33,11 +35,14 @@ def build_verify_dag(path: str | Path, load: LoadPipeline = load_pipeline) -> DA
         **dag_arguments(pipeline, loaded.path, {"verify"}),
     ) as dag:
         for target in targets:
-            VerifyOperator(
-                task_id=naming.verify_task_id(target.name),
-                target=target.name,
-                pipeline_file=file,
-                doc_md=docs.VERIFY,
-                doc_json=declaration(pipeline),
-            )
+            arguments = {
+                "task_id": naming.verify_task_id(target.name),
+                "pipeline_file": file,
+                "doc_md": docs.VERIFY,
+                "doc_json": declaration(pipeline),
+            }
+            if target.spark_properties:  # Spark alone can look at its tables
+                SparkJobOperator(step=VerifyTarget(target.name), **arguments)
+            else:
+                VerifyOperator(target=target.name, **arguments)
     return dag

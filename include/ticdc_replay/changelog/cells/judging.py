@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ticdc_replay.domain.withheld import withheld
+
 REFUSED = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError, KeyError, TypeError)
 """What the fast way raises when a value of the column needs the slow way."""
 
@@ -73,5 +75,5 @@ def matched(pattern: re.Pattern[str], value: Any, what: str) -> re.Match[str]:
     """The match of the whole *value*. Raises ValueError for what is no text or does not match."""
     match = pattern.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise ValueError(f"{value!r:.80} is not {what}")
+        raise ValueError(f"{withheld(value)} is not {what}")
     return match

@@ -22,6 +22,7 @@ from ticdc_replay.changelog.cells.judging import (
 from ticdc_replay.changelog.cells.text import text_cells
 from ticdc_replay.changelog.cells.types import arrow_type
 from ticdc_replay.domain.column_types import INTEGER_TYPES, ColumnType, integer_range
+from ticdc_replay.domain.withheld import withheld
 
 _INTEGER_OR_NULL: set[type] = {int, type(None)}
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -44,7 +45,7 @@ def integer_cells(values: Sequence[Any], column_type: ColumnType) -> Converted:
         if isinstance(value, str) and column_type.base in ("enum", "set"):
             raise DoesNotFit(value.encode("utf-8", "surrogatepass"))
         if type(value) is not int:
-            raise ValueError(f"{value!r:.80} is not an integer")
+            raise ValueError(f"{withheld(value)} is not an integer")
         if not low <= value <= high:
             raise DoesNotFit(str(value).encode())
         return value
@@ -81,7 +82,7 @@ def float_cells(values: Sequence[Any], column_type: ColumnType) -> Converted:
         if isinstance(value, int) and abs(value) > 1 << 53:
             raise DoesNotFit(str(value).encode())
         if not isinstance(value, (int, float)):
-            raise ValueError(f"{value!r:.80} is not a number")
+            raise ValueError(f"{withheld(value)} is not a number")
         if math.isinf(build([value])[0].as_py()):
             raise DoesNotFit(repr(value).encode())
         return float(value)

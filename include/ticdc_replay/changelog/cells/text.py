@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from ticdc_replay.changelog.cells.judging import REFUSED, Converted, DoesNotFit, array_of, judged, refuse_other_kinds
 from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.withheld import withheld
 
 
 class _Names(dict[Any, str | None]):
@@ -58,7 +59,7 @@ def name_cells(values: Sequence[Any], column_type: ColumnType) -> Converted:
 
     def judge(value: Any) -> Any:
         if type(value) not in (int, str):
-            raise ValueError(f"{value!r:.80} is neither a number nor a name of the {column_type.base}")
+            raise ValueError(f"{withheld(value)} is neither a number nor a name of the {column_type.base}")
         try:
             return names[value]
         except KeyError:
@@ -86,7 +87,7 @@ def text_cells(values: Sequence[Any]) -> Converted:
                 return value.decode()
             except UnicodeDecodeError:
                 raise DoesNotFit(value) from None
-        raise ValueError(f"{value!r:.80} is not text")
+        raise ValueError(f"{withheld(value)} is not text")
 
     return judged(values, judge, lambda fitting: pa.array(fitting, pa.string()))
 
@@ -103,6 +104,6 @@ def byte_cells(values: Sequence[Any]) -> Converted:
             return value.encode()
         if isinstance(value, bytes):
             return value
-        raise ValueError(f"{value!r:.80} is not a byte string")
+        raise ValueError(f"{withheld(value)} is not a byte string")
 
     return judged(values, judge, lambda fitting: pa.array(fitting, pa.binary()))

@@ -119,7 +119,7 @@ def ambiguous_key(row: RowEvent) -> str | None:
             cell, ambiguous = f"{side}.{column.name}", column.ambiguous
             if ambiguous and cell in row.lossy and (ambiguous is True or ambiguous(value)):
                 return (
-                    f"{cell}: {value!r:.80} may be the key of several rows: the protocol does not carry all of this "
+                    f"{cell}: its value may be the key of several rows: the protocol does not carry all of this "
                     f"{column.type}"
                 )
     return None

@@ -198,6 +198,9 @@ class ChangelogIndex(msgspec.Struct, frozen=True, kw_only=True):
     base: str = ""
     """For a base, the URI of the dump: each row of the upstream at the window's first TSO is an upsert of that commitTs, and the
     window has no other. Empty for the changes of a window."""
+    contents: dict[str, str] = {}
+    """For a base, by table the digest of what its rows follow from: files, definition and options of the dump, whatever else was
+    read with it and by which version. Tables of earlier versions have none."""
     report: DecodeReport
     took_ms: int = 0
     """How long the decode took, by the clock; 0 for versions that did not record it."""

@@ -12,6 +12,7 @@ from ticdc_replay.codecs.avro.schema import AvroField, Primitive, SchemaError
 from ticdc_replay.codecs.neutral import MAX_UINT64, CellKind, Neutral, as_they_are, finite, texts, within, without_sign
 from ticdc_replay.codecs.text_forms import DATE, DECIMAL, MOMENT, TIME, VECTOR
 from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.withheld import withheld
 
 _MAX_UINT32 = (1 << 32) - 1
 _MAX_UINT24 = (1 << 24) - 1
@@ -77,7 +78,7 @@ def unsigned_texts(values: Sequence[bytes | None]) -> list[int | None]:
     for value in values:
         # int() would take blanks, signs and underscores.
         if value is not None and not (value.isdigit() and len(value) <= 20 and int(value) <= MAX_UINT64):
-            raise ValueError(f"{value[:80]!r} is not an unsigned 64-bit integer")
+            raise ValueError(f"{withheld(value)} is not an unsigned 64-bit integer")
         integers.append(None if value is None else int(value))
     return integers
 
@@ -109,7 +110,7 @@ def _bits(length: int) -> Neutral:
         numbers = [None if value is None else int.from_bytes(value, "big") for value in values]
         for value, number in zip(values, numbers, strict=True):
             if number is not None and (number > largest or not value):
-                raise ValueError(f"bytes {value!r:.80} are not {length} bits")
+                raise ValueError(f"{withheld(value)} is not {length} bits")
         return numbers
 
     return neutral

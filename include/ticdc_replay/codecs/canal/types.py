@@ -14,6 +14,7 @@ from ticdc_replay.codecs import text_forms
 from ticdc_replay.codecs.neutral import CellKind, Neutral, as_they_are
 from ticdc_replay.codecs.text_numbers import float_32, float_64, integers, unsigned_64
 from ticdc_replay.domain.column_types import INTEGER_TYPES, BaseType, ColumnType, integer_range
+from ticdc_replay.domain.withheld import withheld
 
 
 @lru_cache(maxsize=10_000)
@@ -107,7 +108,7 @@ def _latin_1(values: Sequence[str | None]) -> list[bytes | None]:
     try:
         return [None if value is None else value.encode("latin-1") for value in values]
     except UnicodeEncodeError as error:
-        raise ValueError(f"the character {error.object[error.start]!r} is not a byte") from None
+        raise ValueError(f"character {error.start + 1} of {withheld(error.object)} is not a byte") from None
 
 
 _INTEGERS: tuple[BaseType, ...] = ("tinyint", "smallint", "mediumint", "int", "bigint")

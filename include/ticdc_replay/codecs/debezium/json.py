@@ -71,9 +71,7 @@ def plain(value: Any) -> Any:
         return [plain(member) for member in value]
     if isinstance(value, Number):
         if len(value) > _LONGEST_NUMBER:
-            raise MessageError(
-                "bad_value", f"a number of {len(value)} characters, {value[:20]}…, where none has as many"
-            )
+            raise MessageError("bad_value", f"a number of {len(value)} characters, where none has as many")
         return json.loads(value)
     return value
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from ticdc_replay.codecs.neutral import MAX_UINT64, Neutral, without_sign
 from ticdc_replay.codecs.text_forms import TextForm
+from ticdc_replay.domain.withheld import withheld
 
 _FIRST_DAY, _LAST_DAY = -719_528, 2_932_896
 """0000-01-01 and 9999-12-31, in days since 1970-01-01."""
@@ -36,7 +37,7 @@ def unsigned_64(values: Sequence[int | None]) -> list[int | None]:
     """BIGINT UNSIGNED, of which TiCDC writes the 64 bits with a sign; some releases wrote them without."""
     for value in values:
         if value is not None and value > MAX_UINT64:
-            raise ValueError(f"{value} is above the largest unsigned 64-bit integer")
+            raise ValueError(f"{withheld(value)} is above the largest unsigned 64-bit integer")
     return without_sign(values)
 
 
@@ -54,7 +55,7 @@ def bits(length: int) -> Neutral:
         numbers = [None if value is None else int.from_bytes(value, "little") for value in values]
         for value, number in zip(values, numbers, strict=True):
             if number is not None and (len(value or b"") != size or number >> length):
-                raise ValueError(f"bytes {value!r:.80} are not {length} bits")
+                raise ValueError(f"{withheld(value)} is not {length} bits")
         return numbers
 
     return neutral
@@ -75,7 +76,7 @@ def decimals(scale: int) -> Neutral:
         if -limit < value < limit:
             digits = form % (value or 0.0)  # without the sign of -0
             if float(digits) != value:
-                raise ValueError(f"{value!r} has more than {scale} digits after the point")
+                raise ValueError(f"{withheld(value)} has more than {scale} digits after the point")
             return digits
         return format(_nearest(value, scale), "f")
 
@@ -100,7 +101,7 @@ def is_one_decimal(value: float, scale: int) -> bool:
 def _nearest(value: float, scale: int) -> decimal.Decimal:
     nearest = decimal.Decimal(repr(value)).quantize(decimal.Decimal(1).scaleb(-scale), context=_EXACT)
     if float(nearest) != value:
-        raise ValueError(f"{value!r} has more than {scale} digits after the point")
+        raise ValueError(f"{withheld(value)} has more than {scale} digits after the point")
     return nearest
 
 
@@ -173,7 +174,7 @@ def times(digits: int | None) -> Neutral:
 
     def text(value: int) -> str:
         if not -_LONGEST_TIME <= value <= _LONGEST_TIME or value % coarse:
-            raise ValueError(f"{value} µs are not a TIME, or have more than {digits} fraction digits")
+            raise ValueError(f"{withheld(value)} is not the µs of a TIME, or has more than {digits} fraction digits")
         seconds, fraction = divmod(abs(value), 1_000_000)
         clock = f"{'-' if value < 0 else ''}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
         if digits is None:
@@ -215,4 +216,4 @@ def _check(values: pa.Array, first: int, last: int, what: str) -> None:
     ends = pc.min_max(values).as_py()
     for value in ends.values():
         if value is not None and not first <= value <= last:
-            raise ValueError(f"{value} is not a {what}")
+            raise ValueError(f"{withheld(value)} is not a {what}")

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ticdc_replay.codecs.text_forms import utf8_array
+from ticdc_replay.domain.withheld import withheld
 
 _LETTERS = bytes.maketrans(b'abfnrtvx"S', b"SSSSSSSSS-")
 """Maps each letter that may follow a backslash, and mean the same in Python's bytes literals, to S, and nothing else to it."""
@@ -91,7 +92,7 @@ def _expanded(
         start, size = int(escapes[at]), 6 if letters[at] == ord("u") else 10
         digits = text[start + 2 : start + size]
         if len(digits) < size - 2 or not digits.isalnum():
-            raise ValueError(f"{digits!r} is not the number of a character")
+            raise ValueError(f"after \\{chr(letters[at])} stands no number of a character")
         char = chr(int(digits, 16)).encode()
         pieces += [text[done:start], rb"\\" if char == b"\\" else char]
         done = start + size
@@ -111,7 +112,7 @@ def _escapes(quoted: np.ndarray) -> np.ndarray:
 
 def _unquoted(value: str) -> bytes:
     if "\n" in value or ('"' in value and _has_bare_quote(value)):
-        raise ValueError(f"bare quote or line feed in the quoted binary value {value[:80]!r}")
+        raise ValueError(f"bare quote or line feed in the quoted binary value, {withheld(value)}")
     quoted = value.encode()
     if "\\" not in value:
         return quoted
@@ -131,7 +132,7 @@ def _expand(escape: re.Match[bytes]) -> bytes:
     """An escape that Python's bytes literals don't have, as one they have."""
     four, eight, octal, unknown = escape.groups()
     if unknown is not None:
-        raise ValueError(f"unknown escape {escape.group().decode(errors='replace')!r} in a quoted binary value")
+        raise ValueError("unknown escape in a quoted binary value")
     if octal:
         return f"\\x{int(octal, 8):02x}".encode()
     if not (four or eight):

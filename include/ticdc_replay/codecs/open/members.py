@@ -14,6 +14,7 @@ from ticdc_replay.codecs.errors import MessageError
 from ticdc_replay.codecs.members import Object, as_object, pairs_decoder
 from ticdc_replay.codecs.open.values import OpenCellKind, cell_kind
 from ticdc_replay.domain.limits import is_unicode
+from ticdc_replay.domain.withheld import withheld
 
 _LONE_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
 _NEGATIVE_ZERO = object()
@@ -76,7 +77,7 @@ def _integer(text: str) -> Any:
 def _real(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise ValueError(f"{text[:40]} is out of the range of a double")
+        raise ValueError(f"{withheld(text)} is out of the range of a double")
     return number
 
 

@@ -19,6 +19,7 @@ from ticdc_replay.codecs.simple.schema import ColumnSchema, DataType, IndexSchem
 from ticdc_replay.codecs.simple.values import TIMESTAMP, SimpleCellKind
 from ticdc_replay.domain.events import Event, WatermarkEvent, WireColumn
 from ticdc_replay.domain.tso import MAX_TSO
+from ticdc_replay.domain.withheld import withheld
 
 _TYPES = {b"\x16\x00\x00": "WATERMARK", b"\x16\x02\x02": "BOOTSTRAP", b"\x16\x04\x04": "DDL", b"\x16\x06\x06": "DML"}
 """How messages begin: the record ``Message``, its type, and the record of its payload, which agree."""
@@ -168,4 +169,4 @@ def _text(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise MessageError("bad_message", f"{value[:80]!r} is not UTF-8") from None
+        raise MessageError("bad_message", f"{withheld(value)} is not UTF-8") from None

@@ -20,6 +20,7 @@ from ticdc_replay.codecs.simple.schema import SentTableSchema
 from ticdc_replay.domain.column_types import BINARY_TYPES
 from ticdc_replay.domain.events import Event, Operation, WatermarkEvent, WireColumn
 from ticdc_replay.domain.tso import MAX_TSO
+from ticdc_replay.domain.withheld import withheld
 
 _Tso = Annotated[int, Meta(ge=0, le=MAX_TSO)]
 _Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -154,7 +155,7 @@ def _cell(value: str | Timestamp | None, column: WireColumn) -> Any:
     if value is None:
         return None
     if isinstance(value, Timestamp) != (column.type.base == "timestamp"):
-        raise MessageError("bad_cell", f"column {column.name!r}, a {column.type.base}: {value!r:.80}")
+        raise MessageError("bad_cell", f"column {column.name!r}, a {column.type.base}: {withheld(value)}")
     if isinstance(value, Timestamp):
         return value.value
     if column.type.base not in BINARY_TYPES:
@@ -162,4 +163,4 @@ def _cell(value: str | Timestamp | None, column: WireColumn) -> Any:
     try:
         return msgspec.convert(value, bytes)
     except ValueError:
-        raise MessageError("bad_cell", f"column {column.name!r}: {value[:80]!r} is not base64") from None
+        raise MessageError("bad_cell", f"column {column.name!r}: {withheld(value)} is not base64") from None

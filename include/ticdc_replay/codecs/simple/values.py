@@ -32,6 +32,7 @@ from ticdc_replay.codecs.neutral import (
     without_sign,
 )
 from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType, integer_range
+from ticdc_replay.domain.withheld import withheld
 
 NULL, LONG, FLOAT, DOUBLE, STRING, BYTES, TIMESTAMP, UNSIGNED = range(8)
 """Branches of the union that the values of Avro's maps are."""
@@ -121,7 +122,7 @@ def _numbers(decode: Callable[[str], list[Any]], values: Sequence[str | None], w
         numbers = []
     if len(numbers) != len(values) or numbers.count(None) != nulls:
         # The search for what is wrong ends with a column of one value.
-        raise ValueError(f"{(values[0] or '')[:80]!r} is not {what}")
+        raise ValueError(f"{withheld(values[0])} is not {what}")
     return numbers
 
 
@@ -133,7 +134,7 @@ def _bits(largest: int) -> Neutral:
         for value in values:
             if isinstance(value, bytes):
                 if not value.isdigit() or len(value) > 20:
-                    raise ValueError(f"{value[:80]!r} is not an unsigned integer")
+                    raise ValueError(f"{withheld(value)} is not an unsigned integer")
                 numbers.append(int(value))
             else:
                 numbers.append(None if value is None else value & MAX_UINT64)

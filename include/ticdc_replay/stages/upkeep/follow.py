@@ -8,11 +8,14 @@ from ticdc_replay.domain.errors import ConfigError, PolicyStopError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.domain.window import Window
+from ticdc_replay.jobspec import FollowTask
 from ticdc_replay.schemas.changes import BreakingChange
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.upkeep.floor_guards import still_to_come
+from ticdc_replay.stages.upkeep.mirror_jobs import Submit, needs_job, no_jobs, run_as_job
 from ticdc_replay.stages.upkeep.mirrors import opened_mirror
 from ticdc_replay.targets.base import Followed, Mirror, StoppingDdl
+from ticdc_replay.targets.database_ddl import ddl_of
 from ticdc_replay.targets.shaped_load import refuse_renames, rename_shapes, shape_of
 
 
@@ -40,9 +43,9 @@ def stopping_ddl(context: ReplayContext, target: str, table: TableName, at: int 
 def ddl_at(
     context: ReplayContext, mirror: Mirror[Any], index: ChangelogIndex, table: TableName, commit_ts: int
 ) -> StoppingDdl:
-    """The DDL of *table* at *commit_ts* (TSO) in the changelog *index*, as *mirror* is to have it. Raises PolicyStopError for a
-    RENAME to a name with another shape."""
-    changes, own = [], [entry for entry in index.changes if entry.commit_ts == commit_ts]
+    """The DDL of *table* at *commit_ts* (TSO) in the changelog *index*, as *mirror* is to have it: also one that drops its
+    database, or spells its name in another letter case. Raises PolicyStopError for a RENAME to a name with another shape."""
+    changes, own = [], ddl_of(index, table, commit_ts)
     refuse_renames(mirror.config, context.connections, own, context.pipeline.tables)
     for entry in own:
         shape = shape_of(mirror.config, context.connections, entry.table)
@@ -50,22 +53,22 @@ def ddl_at(
     return StoppingDdl(table, commit_ts, tuple(changes), tuple(context.pipeline.tables))
 
 
-def how_to_follow(context: ReplayContext, target: str, ddl: StoppingDdl) -> Followed:
+def how_to_follow(context: ReplayContext, target: str, ddl: StoppingDdl, submit: Submit = no_jobs) -> Followed:
     """What ``follow`` would do; nothing is changed. Raises what it raises."""
     mirror = opened_mirror(context, target)
     _refuse_missing_rows(context, target, mirror, ddl)
-    return mirror.how_to_follow(context.pipeline.name, ddl)
+    return follow_in(context, mirror, ddl, submit, dry_run=True)
 
 
-def follow(context: ReplayContext, target: str, ddl: StoppingDdl) -> Followed:
+def follow(context: ReplayContext, target: str, ddl: StoppingDdl, submit: Submit = no_jobs) -> Followed:
     """Do to the mirrors in *target* what *ddl* did upstream, and raise their floors to just above it. Safe to repeat, also
-    after an attempt that broke anywhere.
+    after an attempt that broke anywhere. Tables in a lake are changed in a job that *submit* runs.
 
     Raises PolicyStopError if rows from before the DDL may still come (``still_to_come``), and what ``Mirror.follow`` raises.
     """
     mirror = opened_mirror(context, target)
     _refuse_missing_rows(context, target, mirror, ddl)
-    followed = mirror.follow(context.pipeline.name, ddl)
+    followed = follow_in(context, mirror, ddl, submit, dry_run=False)
     renames = {
         entry.table: change.other
         for entry in ddl.changes
@@ -74,6 +77,17 @@ def follow(context: ReplayContext, target: str, ddl: StoppingDdl) -> Followed:
     }
     rename_shapes(context.artifacts, mirror.config, renames)
     return followed
+
+
+def follow_in(
+    context: ReplayContext, mirror: Mirror[Any], ddl: StoppingDdl, submit: Submit, *, dry_run: bool
+) -> Followed:
+    """Have *mirror* follow *ddl*, or with *dry_run* say how, here or in a job that *submit* runs. Raises what ``Mirror.follow``
+    raises."""
+    if needs_job(mirror.config):
+        task = FollowTask(commit_ts=ddl.commit_ts, changes=ddl.changes, selection=ddl.selection, dry_run=dry_run)
+        return run_as_job(context, mirror.config, ddl.table, task, Followed, submit)
+    return (mirror.how_to_follow if dry_run else mirror.follow)(context.pipeline.name, ddl)
 
 
 def _refuse_missing_rows(context: ReplayContext, target: str, mirror: Mirror[Any], ddl: StoppingDdl) -> None:

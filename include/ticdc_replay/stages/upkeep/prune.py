@@ -17,6 +17,7 @@ from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.leases import replayed
 from ticdc_replay.stages.quarantine.entries import holding
 from ticdc_replay.stages.set_aside import set_aside
+from ticdc_replay.stages.upkeep import begun_rebuilds
 from ticdc_replay.stages.window.derive import find_changelogs
 from ticdc_replay.stages.window.prove import prove_manifest
 
@@ -58,6 +59,7 @@ def prune(
     * a changelog that stays takes rows from it, or a window pinned to it has not been decoded yet;
     * an entry of its quarantine is open, in the changelogs or in a target that holds it, or was re-driven recently;
     * a run that decodes it, or whose claim-check objects it is about, has a lease;
+    * a rebuild of a mirror that has begun may have to load it (``begun_rebuilds``);
     * nothing else has its rows: its input can't be decoded again (``stages.window.prove``), and no other changelog that stays
       holds them, proven no less and with nothing more in quarantine (unless *even_if_last*).
 
@@ -86,6 +88,7 @@ class _Pruning:
         self._decoded = {index.input_hash for index in self._indexes.values()}
         self._gone: set[str] = set()
         self._leased = _leased(context)
+        self._rebuilds = begun_rebuilds.begun(context)
 
     def run(self, tell: Callable[[Stored], None] | None) -> Iterator[Stored]:
         # What takes rows from others, or is a part of them, goes before these do.
@@ -96,12 +99,23 @@ class _Pruning:
         for stored in order:
             index = self._indexes[stored.run_hash]
             kept = tuple(self._reasons(stored, index))
+            if not kept and tell is not None:  # a rebuild may have begun since
+                self._rebuilds = begun_rebuilds.begun(self._context)
+                kept = tuple(self._rebuild_reasons(index))
             if not kept:
                 self._gone.add(stored.run_hash)
                 if tell is not None:
                     remove(self._context, index)
                     tell(stored)
             yield msgspec.structs.replace(stored, kept=kept)
+
+    def _rebuild_reasons(self, index: ChangelogIndex) -> Iterator[str]:
+        for rebuild in self._rebuilds:
+            if rebuild.needs(index):
+                yield (
+                    f"a rebuild of {rebuild.table} in {rebuild.target} has begun, which needs it: run `mirror rebuild` again, or "
+                    "give it up with --abandon"
+                )
 
     def _reasons(self, stored: Stored, index: ChangelogIndex) -> Iterator[str]:
         if stored.decoded_at > self._before:
@@ -116,6 +130,7 @@ class _Pruning:
             return
         if stored.run_hash in self._leased:
             yield "a run that decodes it has a lease"
+        yield from self._rebuild_reasons(index)
         yield from self._takers(index)
         yield from self._quarantine(index)
         if not self._even_if_last and not index.derived and not self._is_given_again(index):

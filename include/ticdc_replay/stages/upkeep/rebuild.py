@@ -19,36 +19,44 @@ from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.reading import read_index
 from ticdc_replay.config.target_section import TargetSection
 from ticdc_replay.domain import canonical
-from ticdc_replay.domain.errors import ArtifactNotFoundError, ConfigError, PolicyStopError, TransientError
+from ticdc_replay.domain.errors import (
+    ArtifactNotFoundError,
+    ConfigError,
+    PermanentError,
+    PolicyStopError,
+    TransientError,
+)
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.domain.window import Window
-from ticdc_replay.jobspec import LoadJob
+from ticdc_replay.jobspec import AbandonTask, LoadJob, ReplaceTask, Series
 from ticdc_replay.schemas.changes import kind_of
 from ticdc_replay.schemas.ddl.reader import key_of
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.publish import coverage_of, last_load
 from ticdc_replay.stages.selection import undecoded
 from ticdc_replay.stages.set_aside import is_set_aside
-from ticdc_replay.stages.upkeep.follow import ddl_at
+from ticdc_replay.stages.upkeep import begun_rebuilds
+from ticdc_replay.stages.upkeep.follow import ddl_at, follow_in
+from ticdc_replay.stages.upkeep.mirror_jobs import Submit, needs_job, no_jobs, run_as_job
 from ticdc_replay.stages.upkeep.mirrors import opened_target
 from ticdc_replay.stages.window.bases import find_bases
 from ticdc_replay.stages.window.jobs import write_load_job
 from ticdc_replay.state.coverage import Coverage
-from ticdc_replay.targets.base import AppliedRun, LoadReport, Mirror, ReplaceableMirror
+from ticdc_replay.targets.base import AppliedRun, LoadReport, Mirror, ReplaceableMirror, Replaced
 from ticdc_replay.targets.load import open_target
-from ticdc_replay.targets.shaped_load import forget_shape, move_shape
+from ticdc_replay.targets.shaped_load import begin_move, end_move, forget_shape, withdraw_move
 
 log = logging.getLogger(__name__)
 
 _ROUNDS = 10
 """How often windows are caught up that were loaded into the old mirror meanwhile."""
+_LOADS_OF_A_DRIVER = 25
+"""Into a lake: an error shows how far the loads came, and a repeat goes on there."""
 _REQUESTS = 16
 """Indexes that are read at once."""
 
-Submit = Callable[[str], None]
-"""Runs the job whose spec has a URI, and waits for it."""
 Tell = Callable[[str], None]
 
 
@@ -59,6 +67,11 @@ class Source(msgspec.Struct, frozen=True):
     run_hash: str
     is_needed: bool
     """Whether it may have anything of the table."""
+
+    @property
+    def run(self) -> tuple[Window, str]:
+        """The window and the run."""
+        return self.window, self.run_hash
 
 
 class RebuildPlan(msgspec.Struct, frozen=True):
@@ -169,13 +182,16 @@ def rebuild(
     mirror.require_replaceable(pipeline, table)
     also: set[str] = set()
     for _ in range(_ROUNDS):
-        plan = build_beside(context, target, table, submit, tell, base, to_ts, also)
-        replaced = mirror.replace(pipeline, table, plan.superseded)
+        if _has_taken_over(context, mirror, target, table):  # in an attempt that broke after it, or by a load
+            _clear(context, mirror, table, submit)
+            return _end(context, mirror, target, plan_rebuild(context, target, table, base, to_ts))
+        if mirror.is_swapping(table):  # since an attempt that broke, and nothing is built before it has ended
+            plan = plan_rebuild(context, target, table, base, to_ts)
+        else:
+            plan = build_beside(context, target, table, submit, tell, base, to_ts, also)
+        replaced = _replace(context, mirror, target, plan, submit)
         if not replaced.lacking:
-            beside = {(run.window, run.run_hash): run for run in mirror.applied(table)}
-            _record(context, mirror.config, plan, beside)
-            move_shape(context.artifacts, mirror.beside(table), mirror.config, table)
-            return Rebuilt(replaced.table, len(plan.sources), plan.end_ts, replaced.lost)
+            return _end(context, mirror, target, plan, replaced.lost)
         known = {source.run_hash for source in plan_rebuild(context, target, table, base, to_ts).sources}
         unknown = [run for run in replaced.lacking if run.run_hash not in known]
         if unknown:
@@ -204,18 +220,92 @@ def build_beside(
     Raises what ``plan_rebuild`` and loads raise, and ConfigError if a mirror beside was begun with another base.
     """
     mirror, plan = _mirror(context, target), plan_rebuild(context, target, table, base, to_ts)
+    if _has_taken_over(context, mirror, target, table):
+        _end(context, mirror, target, plan)
     _require_same_beginning(mirror, plan)
+    begun_rebuilds.note(context, target, table, plan.begin_ts)
     tell(f"{table}: from {plan.begins} to {describe(plan.end_ts)}, {len(plan.sources)} changelogs")
     _load(context, mirror, target, plan, submit, tell, also)
     return plan
 
 
-def abandon(context: ReplayContext, target: str, table: TableName) -> bool:
-    """Remove what a rebuild of *table* in *target* has left; whether there was anything. The mirror stays as it is."""
+def abandon(context: ReplayContext, target: str, table: TableName, submit: Submit = no_jobs) -> bool:
+    """Remove what a rebuild of *table* in *target* has left; whether there was anything. The mirror stays as it is. Of a lake a
+    job does it, which *submit* runs.
+
+    Raises PolicyStopError if the new mirror has taken the place of the old one: ``rebuild`` alone ends that."""
     mirror = _mirror(context, target)
-    begun = mirror.abandon(table)
+    if _has_taken_over(context, mirror, target, table):
+        raise PolicyStopError(
+            f"{table}: the new mirror has taken the place of the old one. Run `ticdc-replay mirror rebuild` again, which "
+            "ends that"
+        )
+    begun = _clear(context, mirror, table, submit)
     forget_shape(context.artifacts, mirror.beside(table), table)
+    withdraw_move(context.artifacts, mirror.config, table)
+    begun_rebuilds.forget(context, target, table)
     return begun
+
+
+def _clear(context: ReplayContext, mirror: ReplaceableMirror[Any], table: TableName, submit: Submit) -> bool:
+    """Remove all that is beside; whether there was a mirror."""
+    if needs_job(mirror.config):
+        return run_as_job(context, mirror.config, table, AbandonTask(), bool, submit)
+    return mirror.abandon(table)
+
+
+def _has_taken_over(context: ReplayContext, mirror: ReplaceableMirror[Any], target: str, table: TableName) -> bool:
+    """Whether the mirror of *table* is the rebuilt one, and ``_end`` was not done. MySQL ends a swap when it is asked."""
+    return (
+        begun_rebuilds.is_replacing(context, target, table)
+        and not mirror.is_swapping(table)
+        and not mirror.applied_beside(table)
+        and bool(mirror.applied(table))
+    )
+
+
+def _replace(
+    context: ReplayContext, mirror: ReplaceableMirror[Any], target: str, plan: RebuildPlan, submit: Submit
+) -> Replaced:
+    """Let the mirror beside take the place of the old one. What has to be known if this is killed is noted before."""
+    table = plan.table
+
+    def withdraw() -> None:
+        withdraw_move(context.artifacts, mirror.config, table)
+        begun_rebuilds.note(context, target, table, plan.begin_ts)
+
+    if mirror.is_swapping(table) or mirror.applied_beside(table):
+        begun_rebuilds.note(context, target, table, plan.begin_ts, is_replacing=True)
+        begin_move(context.artifacts, mirror.beside(table), mirror.config, table)
+    try:
+        if needs_job(mirror.config):
+            task = ReplaceTask(superseded=tuple(sorted(plan.superseded)))
+            replaced = run_as_job(context, mirror.config, table, task, Replaced, submit)
+        else:
+            replaced = mirror.replace(context.pipeline.name, table, plan.superseded)
+    except PermanentError:
+        if not mirror.is_swapping(table) and mirror.applied_beside(table):
+            withdraw()
+        raise
+    if replaced.lacking:
+        withdraw()
+    return replaced
+
+
+def _end(
+    context: ReplayContext,
+    mirror: ReplaceableMirror[Any],
+    target: str,
+    plan: RebuildPlan,
+    lost: tuple[str, ...] = (),
+) -> Rebuilt:
+    """Do what is left once the new mirror has taken the place of the old one. Safe to repeat."""
+    table = plan.table
+    end_move(context.artifacts, mirror.beside(table), mirror.config, table)
+    applied = {(run.window, run.run_hash): run for run in mirror.applied(table)}
+    _record(context, mirror.config, plan, applied)
+    begun_rebuilds.forget(context, target, table)
+    return Rebuilt(str(table), len(plan.sources), plan.end_ts, lost)
 
 
 def _load(
@@ -229,12 +319,17 @@ def _load(
 ) -> None:
     """Bring what is still lacking of *plan* into the mirror beside."""
     section = mirror.beside(plan.table)
-    done = {(run.window, run.run_hash) for run in mirror.applied_beside(plan.table)}
+    done = _held_beside(mirror, plan.table)
     needed = [source for source in plan.sources if source.is_needed or source.run_hash in also]
-    for number, source in enumerate(needed, 1):
-        if (source.window, source.run_hash) in done:
-            continue
-        uri = _load_job(context, source.run_hash, target, plan.table, section)
+    left = [source for source in needed if source.run not in done]
+    while left:
+        if needs_job(section):
+            if _load_together(context, target, plan.table, section, left, submit, tell):
+                return
+            done = _held_beside(mirror, plan.table)
+            left = [source for source in left if source.run not in done]
+        source, *left = left
+        uri = jobspec.put(context.artifacts, _load_job(context, source.run_hash, target, plan.table, section))
         try:
             _submit_following(context, section, plan.table, source, submit, uri)
         except PolicyStopError as error:
@@ -244,7 +339,34 @@ def _load(
                 "`ticdc-replay mirror seed --only-base`; then run `ticdc-replay mirror rebuild --abandon`, and rebuild with the "
                 "--dump-base that it printed"
             ) from error
-        tell(f"{plan.table}: {number} of {len(needed)}, {source.window}")
+        tell(f"{plan.table}: {len(needed) - len(left)} of {len(needed)}, {source.window}")
+
+
+def _held_beside(mirror: ReplaceableMirror[Any], table: TableName) -> set[tuple[Window, str]]:
+    """The windows, each with the run, that the mirror beside has."""
+    return {(run.window, run.run_hash) for run in mirror.applied_beside(table)}
+
+
+def _load_together(
+    context: ReplayContext,
+    target: str,
+    table: TableName,
+    section: TargetSection,
+    sources: Sequence[Source],
+    submit: Submit,
+    tell: Tell,
+) -> bool:
+    """Load *sources*, many by one driver, as each takes a while to start; False once a DDL has stopped one of them."""
+    for first in range(0, len(sources), _LOADS_OF_A_DRIVER):
+        batch = sources[first : first + _LOADS_OF_A_DRIVER]
+        jobs = [_load_job(context, source.run_hash, target, table, section) for source in batch]
+        try:
+            submit(jobspec.put(context.artifacts, Series(jobs=tuple(jobs)) if len(jobs) > 1 else jobs[0]))
+        except PolicyStopError as error:
+            log.info("%s: a load was stopped, and is tried by itself: %s", table, error)
+            return False
+        tell(f"{table}: {first + len(batch)} of {len(sources)}, {batch[-1].window}")
+    return True
 
 
 def _submit_following(
@@ -264,17 +386,16 @@ def _submit_following(
         ddl = ddl_at(context, beside, index, table, source.window.to_ts - 1)
         if ddl.tables != [table]:  # the rows that come with a RENAME are not in the changelogs of this name
             raise
-        beside.follow(context.pipeline.name, ddl)
+        follow_in(context, beside, ddl, submit, dry_run=False)
         submit(uri)
 
 
-def _load_job(context: ReplayContext, run_hash: str, target: str, table: TableName, section: TargetSection) -> str:
-    """The URI of the spec of the load of *run_hash*, of *table* alone, into the target of *section*."""
+def _load_job(context: ReplayContext, run_hash: str, target: str, table: TableName, section: TargetSection) -> LoadJob:
+    """The load of *run_hash*, of *table* alone, into the target of *section*."""
     written = write_load_job(context, run_hash, target, (str(table),))
     job = jobspec.read(context.artifacts, written.uri)
     assert isinstance(job, LoadJob), "a load was written"
-    beside = msgspec.structs.replace(job, target=section.model_dump(mode="json", by_alias=True))
-    return jobspec.put(context.artifacts, beside)
+    return msgspec.structs.replace(job, target=section.model_dump(mode="json", by_alias=True))
 
 
 def _record(

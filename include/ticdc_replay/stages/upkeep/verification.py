@@ -7,31 +7,7 @@ import msgspec
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
-from ticdc_replay.verify.findings import Findings
-
-
-class TableVerification(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found of one table."""
-
-    table: TableName
-    mirror: str
-    at: int
-    """The TSO as of which the source was read."""
-    key: tuple[str, ...] = ()
-    """The key's columns, in the order of the keys of differences."""
-    columns: int = 0
-    """How many columns were compared."""
-    problems: tuple[str, ...] = ()
-    """What of the table as a whole differs, such as a column that one side lacks."""
-    notes: tuple[str, ...] = ()
-    """What explains differences, such as windows that are not loaded."""
-    findings: Findings = Findings()
-    seconds: float = 0.0
-
-    @property
-    def outcome(self) -> Literal["equal", "differs"]:
-        """Rows that are newer than the TSO do not count."""
-        return "equal" if not self.problems and self.findings.is_equal else "differs"
+from ticdc_replay.verify.findings import TableVerification
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +43,8 @@ def require_equal(report: Verification, uri: str) -> None:
         if table.outcome == "differs":
             found = table.findings
             counts = f"{found.missing} missing, {found.extra} extra, {found.changed} changed rows"
+            if found.unexamined:
+                counts += f", {found.unexamined} more ranges that differ"
             lines.append(
                 "; ".join([f"{table.table} as of {describe(table.at)}: {counts}", *table.problems, *table.notes])
             )

@@ -1,37 +1,32 @@
-"""Compares the mirrors of a target with the upstream as of the TSO up to which they are loaded."""
+"""Compares the mirrors of a target with the upstream as of the TSO up to which they are loaded.
+
+``verify_job`` decides what is compared, ``drivers.verify`` compares, and ``explained`` writes the report.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
-from operator import itemgetter
 from typing import Any
 
 import msgspec
 
-from ticdc_replay.changefeed.rules import SourceTable
+from ticdc_replay import __version__, jobspec
+from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain import canonical, tso
-from ticdc_replay.domain.errors import ArtifactNotFoundError, ConfigError, PermanentError
+from ticdc_replay.domain.errors import ConfigError, PermanentError
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
-from ticdc_replay.large_messages.source_session import SourceSession
+from ticdc_replay.drivers.verify import result_of, run_here
+from ticdc_replay.jobspec import ComparedMirror, VerifyJob
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.coverage import Covered, coverage
+from ticdc_replay.stages.upkeep.mirror_jobs import Submit, needs_job
 from ticdc_replay.stages.upkeep.mirrors import opened_target
-from ticdc_replay.stages.upkeep.verification import TableVerification, Verification, folder_of
-from ticdc_replay.stages.upkeep.verify_layout import Layout, layout_of
-from ticdc_replay.targets.mirror.comparison import ComparableMirror, Comparisons, MirrorTable
-from ticdc_replay.targets.shaped_load import shape_of
-from ticdc_replay.verify.compare import Comparison, Pace
-from ticdc_replay.verify.findings import Difference, Findings
-from ticdc_replay.verify.source import SourceSnapshot
-
-_STATEMENT_S = 3600
-"""How long one statement may take: a source without a suitable index reads the whole table for each range."""
-_SAVED_EVERY_S = 5.0
-_READ_IN_TIME = (
-    "leave it out (--table), or load newer windows first, with a longer tidb_gc_life_time, and verify right after them"
-)
+from ticdc_replay.stages.upkeep.verification import Verification
+from ticdc_replay.targets.mirror.comparison import ComparableMirror, MirrorTable
+from ticdc_replay.targets.mirror.verify import Compared
+from ticdc_replay.verify.compare import Pace
+from ticdc_replay.verify.findings import Difference, Findings, TableVerification
 
 Tell = Callable[[str], None]
 
@@ -44,53 +39,94 @@ def verify(
     at: int | None = None,
     pace: Pace | None = None,
     restart: bool = False,
+    submit: Submit | None = None,
     tell: Tell = lambda line: None,
 ) -> Verification:
     """Compare the mirrors of *target* that match *tables* (patterns) with the upstream as of *at* (TSO).
 
-    Without *at*, each mirror is compared as of the end of what is loaded of its table. *tell* gets a line for each table and
-    for progress. The report is kept below ``verifications/`` in the artefacts.
-
-    A comparison that broke goes on where it was, unless *restart*: if the TSO, the loaded windows up to it and the columns are
-    the same. Raises ConfigError if *target* can't be compared or the pipeline names no source, PermanentError if the source
-    no longer has the TSO, TransientError if a server is away after further tries.
+    Without *at*, each mirror is compared as of the end of what is loaded of its table. Databases are compared in this process,
+    and *tell* gets a line for each table and for progress; lake tables by a job, which needs *submit*. The report is kept below
+    ``verifications/`` in the artefacts. Raises what ``verify_job`` and ``targets.mirror.verify.compare`` raise.
     """
-    mirror = opened_target(context, target)
-    if not isinstance(mirror, ComparableMirror):
-        able = [each.name for each in context.pipeline.targets if each.can_be_compared]
-        raise ConfigError(f"{target} can't be compared with its source; targets that can: {', '.join(able) or 'none'}")
-    if context.pipeline.connections.source is None:
+    pace = pace or Pace()
+    job = verify_job(context, target, tables, at=at, pace=pace, restart=restart)
+    return explained(context, job, compared(context, job, submit, tell, pace))
+
+
+def compared(context: ReplayContext, job: VerifyJob, submit: Submit | None, tell: Tell, pace: Pace) -> Compared:
+    """What *job* finds: of lake tables, which Spark alone can look at, in a driver of its own by *submit*; else in this process,
+    as *pace* says."""
+    if submit is None or not needs_job(read_section(job.target)):
+        return run_here(job, context.connections, None, tell, pace.sleep)
+    submit(jobspec.put(context.artifacts, job))
+    return result_of(context.artifacts, job)
+
+
+def verify_job(
+    context: ReplayContext,
+    target: str,
+    tables: Sequence[str] = ("*.*",),
+    *,
+    at: int | None = None,
+    pace: Pace | None = None,
+    restart: bool = False,
+    asked_at_ms: int | None = None,
+) -> VerifyJob:
+    """The job that compares the mirrors of *target* that match *tables* (patterns) with the upstream as of *at* (TSO), or each
+    as of the end of what is loaded of it. An attempt that broke is gone on with, unless *restart*.
+
+    *asked_at_ms*, by default now, makes it another job than any before; attempts at one job have the same. Raises ConfigError if
+    *target* can't be compared, or the pipeline names no source.
+    """
+    mirror = _comparable(context, target)
+    source, pace = context.pipeline.connections.source, pace or Pace()
+    if source is None:
         raise ConfigError(
             f"pipeline {context.pipeline.name}: set connections.source to the connection (type tidb or mysql) of the "
             "changefeed's upstream, which the mirrors are compared with"
         )
-    began_ms = _now_ms()
-    chosen = chosen_tables(context, mirror, tables)
-    with ExitStack() as stack:
-        session = stack.enter_context(
-            closing(SourceSession(context.connections[context.pipeline.connections.source], _STATEMENT_S))
-        )
-        comparisons = stack.enter_context(mirror.comparisons())
-        run = _Run(context, target, mirror, comparisons, session, pace or Pace(), tell)
-        moments = {table: run.moment(table, at) for table in chosen}
-        for table, moment in sorted(moments.items(), key=itemgetter(1)):
-            session.check_safe_point(moment, f"{table} is as of", _READ_IN_TIME)
-        found = tuple(run.table(table, moments[table], restart=restart) for table in chosen)
-        newest_ts = max(moments.values())
-        patterns = _patterns(context, tables)
-        others = run.without_mirror(newest_ts, lambda name: name not in chosen and _is_wanted(name, patterns))
+    known = _Known(context, target, mirror)
+    return VerifyJob(
+        library_version=__version__,
+        pipeline=context.pipeline.name,
+        artifacts=context.artifacts_uri,
+        artifacts_connection=context.pipeline.connections.artifacts,
+        target=mirror.config.model_dump(mode="json", by_alias=True),
+        source_connection=source,
+        dispatch=context.changefeed.dispatch,
+        mirrors=tuple(known.asked(table, at) for table in chosen_tables(context, mirror, tables)),
+        selection=tuple(tables),
+        pipeline_tables=tuple(context.pipeline.tables),
+        share=pace.share,
+        range_rows=pace.range_rows,
+        restart=restart,
+        asked_at_ms=_now_ms() if asked_at_ms is None else asked_at_ms,
+    )
+
+
+def explained(context: ReplayContext, job: VerifyJob, found: Compared) -> Verification:
+    """The report, which is kept, of what *job* has found."""
+    target = str(job.target["name"])
+    known = _Known(context, target, _comparable(context, target))
     report = Verification(
         pipeline=context.pipeline.name,
         target=target,
         place=context.place_of(target),
-        began_ms=began_ms,
+        began_ms=job.asked_at_ms,
         ended_ms=_now_ms(),
-        tables=found,
-        without_mirror=others,
+        tables=tuple(map(known.explained, found.tables)),
+        without_mirror=found.without_mirror,
     )
     context.artifacts.put_once(report.name, canonical.encode(report))
-    run.forget_progress()
     return report
+
+
+def _comparable(context: ReplayContext, target: str) -> ComparableMirror[Any]:
+    mirror = opened_target(context, target)
+    if not mirror.config.can_be_compared or not isinstance(mirror, ComparableMirror):
+        able = [each.name for each in context.pipeline.targets if each.can_be_compared]
+        raise ConfigError(f"{target} can't be compared with its source; targets that can: {', '.join(able) or 'none'}")
+    return mirror
 
 
 def chosen_tables(context: ReplayContext, mirror: ComparableMirror[Any], tables: Sequence[str]) -> list[TableName]:
@@ -102,35 +138,42 @@ def chosen_tables(context: ReplayContext, mirror: ComparableMirror[Any], tables:
     return chosen
 
 
-class _Run:
-    """One verification of the mirrors of *target*."""
+class _Known:
+    """What is known of the mirrors of *target*, beside their rows."""
 
-    def __init__(
-        self,
-        context: ReplayContext,
-        target: str,
-        mirror: ComparableMirror[Any],
-        comparisons: Comparisons,
-        session: SourceSession,
-        pace: Pace,
-        tell: Tell,
-    ) -> None:
+    def __init__(self, context: ReplayContext, target: str, mirror: ComparableMirror[Any]) -> None:
         self._context, self._target, self._mirror = context, target, mirror
-        self._comparisons, self._session, self._pace, self._tell = comparisons, session, pace, tell
-        self._place = context.place_of(target)
+        place = context.place_of(target)
         [covered] = [each for each in coverage(context.pipeline, context.state) if each.target.name == target]
         self._whole, self._covered = covered.target, {each.name: each for each in covered.tables}
-        self._records = [
-            each for each in context.state.coverage.all(context.pipeline.name) if each.place == self._place
-        ]
-        self._progress: list[str] = []
+        self._records = [each for each in context.state.coverage.all(context.pipeline.name) if each.place == place]
 
-    def moment(self, table: TableName, at: int | None) -> int:
+    def asked(self, table: TableName, at: int | None) -> ComparedMirror:
+        """What a job is asked to compare of *table*: as of *at*, or of the end of what is loaded."""
+        mirror = self._known(table)
+        if mirror.state.topic_id is not None:
+            raise ConfigError(
+                f"{mirror.relation} is ordered by places in Kafka, which no snapshot of the source has: only mirrors ordered by "
+                "commitTs can be compared"
+            )
+        moment = self._moment(table, mirror, at)
+        # Re-drives, forgotten tables and floors are in them, too.
+        loads = sorted(canonical.hash_of(each) for each in self._records if each.window.from_ts <= moment)
+        return ComparedMirror(table, moment, canonical.hash_of(loads))
+
+    def explained(self, found: TableVerification) -> TableVerification:
+        """*found* with the windows of its rows, and what explains differences."""
+        notes = tuple(self._notes(found.table, found.at, self._known(found.table)))
+        differences = tuple(self._with_windows(found.findings))
+        findings = msgspec.structs.replace(found.findings, differences=differences)
+        return msgspec.structs.replace(found, notes=notes, findings=findings)
+
+    def _moment(self, table: TableName, mirror: MirrorTable, at: int | None) -> int:
         """The TSO as of which the mirror of *table* is compared: *at*, or the last of its windows and base load."""
         if at is not None:
             return at
         ends = [span.window.to_ts - 1 for span in self._of(table).spans]
-        last, floor_ts = max(ends, default=0), self._known(table).state.floor_ts
+        last, floor_ts = max(ends, default=0), mirror.state.floor_ts
         if floor_ts > last + 1:  # a base load's floor is the end of its window
             last = floor_ts
         if not last:
@@ -138,105 +181,6 @@ class _Run:
                 f"nothing of {table} is loaded into {self._target}: load a window first, or name a TSO (--at)"
             )
         return last
-
-    def table(self, table: TableName, at: int, *, restart: bool) -> TableVerification:
-        """Compare one table."""
-        begun = time.monotonic()
-        mirror = self._known(table)
-        if mirror.state.topic_id is not None:
-            raise ConfigError(
-                f"{mirror.relation} is ordered by places in Kafka, which no snapshot of the source has: only mirrors ordered by "
-                "commitTs can be compared"
-            )
-        snapshot = SourceSnapshot(self._session, at)
-        source = self._context.changefeed.dispatch.source_of(table.schema, table.table)
-        if source is None:
-            raise ConfigError(
-                f"rules of the changefeed route several tables of the source to {table}: leave it out (--table)"
-            )
-        layout = layout_of(
-            snapshot,
-            TableName(*source),
-            mirror,
-            self._mirror.dialect,
-            self._comparisons,
-            self._keeps(table),
-            shape_of(self._mirror.config, self._context.connections, table),
-        )
-        found = Findings()
-        self._tell(f"{table} as of {tso.describe(at)}")
-        if layout.can_be_compared:
-            found = self._compared(table, at, snapshot, mirror, layout, restart=restart)
-        return TableVerification(
-            table=table,
-            mirror=str(mirror.relation),
-            at=at,
-            key=tuple(layout.columns[place].name for place in layout.key),
-            columns=len(layout.columns),
-            problems=layout.problems,
-            notes=tuple(self._notes(table, at, mirror)),
-            findings=msgspec.structs.replace(found, differences=tuple(self._with_windows(found))),
-            seconds=round(time.monotonic() - begun, 3),
-        )
-
-    def without_mirror(self, at: int, wants: Callable[[TableName], bool]) -> tuple[TableName, ...]:
-        """The tables of the source as of *at* (TSO), by their names in the changefeed, that *wants* and have rows and a key:
-        a load would make a mirror of each. Sorted."""
-        snapshot, dispatch = SourceSnapshot(self._session, at), self._context.changefeed.dispatch
-        found = []
-        for source in snapshot.tables():
-            table = TableName(*dispatch.routed(SourceTable(source.schema, source.table)))
-            if wants(table) and self._can_be_mirrored(snapshot, source):
-                found.append(table)
-        return tuple(sorted(found))
-
-    def _can_be_mirrored(self, snapshot: SourceSnapshot, source: TableName) -> bool:
-        definition = snapshot.definition(source)
-        return definition is not None and bool(definition.handle_key()) and snapshot.has_rows(source)
-
-    def forget_progress(self) -> None:
-        """The report is kept: the next verification begins anew."""
-        for name in self._progress:
-            self._context.artifacts.delete(name)
-
-    def _compared(
-        self,
-        table: TableName,
-        at: int,
-        snapshot: SourceSnapshot,
-        mirror: MirrorTable,
-        layout: Layout,
-        *,
-        restart: bool,
-    ) -> Findings:
-        assert layout.definition is not None
-        # Re-drives, forgotten tables and floors are in them, too.
-        loads = sorted(map(canonical.hash_of, (each for each in self._records if each.window.from_ts <= at)))
-        parts = (str(table), at, mirror.state.floor_ts, layout.columns, layout.key, self._pace.range_rows, loads)
-        name = f"{folder_of(self._target)}/progress/{canonical.hash_of(parts)}.json"
-        self._progress.append(name)
-        found = Findings() if restart else self._saved(name)
-        if found.ranges:
-            self._tell(f"{table}: goes on after {found.source_rows:,} rows")
-        keeping = _Keeping(self._context, name, table, self._tell)
-        comparison = Comparison(
-            snapshot.side(layout.definition, layout.columns, layout.key),
-            self._comparisons.side(mirror, layout.columns, layout.key),
-            layout.columns,
-            layout.key,
-            at,
-            self._pace,
-        )
-        try:
-            return comparison.run(found, keeping.keep)
-        finally:
-            keeping.save()
-
-    def _saved(self, name: str) -> Findings:
-        try:
-            return msgspec.json.decode(self._context.artifacts.get(name), type=Findings)
-        except ArtifactNotFoundError:
-            return Findings()
 
     def _known(self, table: TableName) -> MirrorTable:
         known = self._mirror.mirror_of(table)
@@ -246,13 +190,6 @@ class _Run:
 
     def _of(self, table: TableName) -> Covered:
         return self._covered.get(str(table), self._whole)
-
-    def _keeps(self, table: TableName) -> Callable[[str], bool]:
-        """Whether the changefeed sends a column of *table*."""
-        dispatch = self._context.changefeed.dispatch
-        source = dispatch.source_of(table.schema, table.table)
-        selector = dispatch.selector_of(source) if source is not None else None
-        return (lambda name: True) if selector is None else selector.columns.keeps
 
     def _notes(self, table: TableName, at: int, mirror: MirrorTable) -> Iterator[str]:
         covered, floor_ts = self._of(table), mirror.state.floor_ts
@@ -282,26 +219,6 @@ class _Run:
         for difference in found.differences:
             window = next((each for each in windows if difference.version and difference.version in each), None)
             yield msgspec.structs.replace(difference, window=window)
-
-
-class _Keeping:
-    """Keeps how far a comparison of *table* has come under *name*, so that the next attempt goes on from there."""
-
-    def __init__(self, context: ReplayContext, name: str, table: TableName, tell: Tell) -> None:
-        self._context, self._name, self._table, self._tell = context, name, table, tell
-        self._last: Findings | None = None
-        self._saved_s = time.monotonic()
-
-    def keep(self, found: Findings) -> None:
-        self._last = found
-        if time.monotonic() - self._saved_s >= _SAVED_EVERY_S:
-            self.save()
-            self._tell(f"{self._table}: {found.source_rows:,} rows compared")
-
-    def save(self) -> None:
-        if self._last is not None:
-            self._context.artifacts.put(self._name, canonical.encode(self._last))
-        self._last, self._saved_s = None, time.monotonic()
 
 
 def _patterns(context: ReplayContext, tables: Sequence[str]) -> tuple[TablePatterns, TablePatterns]:

@@ -1,6 +1,7 @@
 """Delta's statements, and what its log says of a load."""
 
 import json
+import re
 from collections.abc import Mapping
 
 from ticdc_replay.targets.delta.section import DeltaTarget
@@ -20,6 +21,12 @@ from ticdc_replay.targets.sql import Sql
 
 _DROPPED = "ticdc-replay.dropped"
 _ROWS = "numTargetRows"
+_UNMAPPED = (
+    "the table has no column mapping. Run ALTER TABLE … SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name'), and the "
+    "load again"
+)
+_IN_LAYOUT = "the table is partitioned or clustered by it. Write it again with another layout, and run the load again"
+_CHECK = "delta.constraints."
 _LOOKED_AT = 200
 """Commits of the log that are searched: a load looks for its own, or for that of an attempt that broke."""
 
@@ -44,10 +51,20 @@ class Delta(TableFormat):
             return quoted(self.config.catalog, target.schema, target.table)
         return quoted("delta", f"{self.config.path}/{target.schema}/{target.table}")
 
+    def pinned(self, sql: Sql, target: Relation) -> tuple[str, str]:
+        name = self.name_of(target)
+        (newest,) = sql.run(f"DESCRIBE HISTORY {name} LIMIT 1")
+        return str(newest["version"]), f"{name} VERSION AS OF {newest['version']}"
+
     def create_schema(self, schema: str) -> list[str]:
         if self.config.path is not None:
             return []
         return [f"CREATE NAMESPACE IF NOT EXISTS {quoted(self.config.catalog, schema)}"]
+
+    def drop_schema(self, schema: str) -> list[str]:
+        if self.config.path is not None:
+            return []
+        return [f"DROP NAMESPACE IF EXISTS {quoted(self.config.catalog, schema)}"]
 
     def create_table(
         self, target: Relation, columns: str, layout: TableLayout, properties: Mapping[str, str], *, replaces: bool
@@ -81,6 +98,11 @@ class Delta(TableFormat):
             f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
             f"ALTER TABLE {name} ALTER COLUMN {quoted(column)} TYPE {type_name}",
         ]
+
+    def why_name_stays(self, old: Relation, new: Relation) -> str | None:
+        if self.config.path is not None:
+            return "a table below a path can't be renamed: its folder is its name"
+        return None if old.schema == new.schema else f"{self.config.catalog} renames tables within one schema only"
 
     def is_dropped(self, properties: Mapping[str, str]) -> bool:
         return _DROPPED in properties
@@ -117,19 +139,24 @@ class Delta(TableFormat):
     def is_conflict(self, text: str) -> bool:
         return "io.delta.exceptions.Concurrent" in text or "[DELTA_CONCURRENT_" in text
 
+    def why_undroppable(self, sql: Sql, target: Relation, column: str) -> str | None:
+        (detail,) = sql.run(f"DESCRIBE DETAIL {self.name_of(target)}")
+        if column in (*detail["partitionColumns"], *(detail.get("clusteringColumns") or ())):
+            return _IN_LAYOUT
+        for name, value in detail["properties"].items():
+            if name.startswith(_CHECK) and re.search(rf"(?i)(?<!\w){re.escape(column)}(?!\w)", value):
+                constraint = name.removeprefix(_CHECK)
+                return f"the constraint {constraint} may need it: {value}. Run ALTER TABLE … DROP CONSTRAINT, and the load again"
+        return _UNMAPPED if detail["properties"].get("delta.columnMapping.mode", "none") == "none" else None
+
     def why_column_stays(self, text: str) -> str | None:
         if (
             "COLUMN_MAPPING" in text
             or "DELTA_UNSUPPORTED_DROP_COLUMN" in text
             or "DELTA_UNSUPPORTED_RENAME_COLUMN" in text
         ):
-            return (
-                "the table has no column mapping. Run ALTER TABLE … SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name'), "
-                "and the load again"
-            )
-        if "PARTITION_COLUMN" in text or "CLUSTERING_COLUMN" in text:
-            return "the table is partitioned or clustered by it. Write it again with another layout, and run the load again"
-        return None
+            return _UNMAPPED
+        return _IN_LAYOUT if "PARTITION_COLUMN" in text or "CLUSTERING_COLUMN" in text else None
 
     def is_unknown(self, text: str) -> bool:
         return False

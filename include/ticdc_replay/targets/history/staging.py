@@ -114,6 +114,13 @@ class VersionTask(msgspec.Struct, frozen=True, kw_only=True):
     quarantine: str | None
     """Name, below the artefacts, of the file for rows that the target can't hold; None where such a row stops the load."""
     pieces: tuple[VersionPiece, ...]
+    notes: ClassVar[None] = None
+    """It may run again: see ``StageTask.notes``."""
+
+    @property
+    def own_stages(self) -> list[str]:
+        """The staging tables that no other task fills."""
+        return sorted({piece.stage for piece in self.pieces})
 
     @property
     def size(self) -> int:

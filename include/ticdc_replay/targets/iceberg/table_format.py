@@ -33,6 +33,10 @@ BRANCH = "ticdc_replay_"
 _FIELD = re.compile(r"[<,]([^<>,:]+):")
 """The names in a struct's type."""
 _TRANSFORMS = ("bucket", "trunc", "year", "month", "day", "hour")
+_SORTED = (
+    "the table is partitioned or sorted by it. Take it out of the layout (ALTER TABLE … DROP PARTITION FIELD, or "
+    "WRITE UNORDERED), and run the load again"
+)
 _MODES = {f"write.{kind}.mode": "merge-on-read" for kind in ("merge", "update", "delete")}
 _NO_SHUFFLE = {"write.distribution-mode": "none"} | {
     f"write.{kind}.distribution-mode": "none" for kind in ("merge", "update", "delete")
@@ -65,6 +69,9 @@ class Iceberg(TableFormat):
     def create_schema(self, schema: str) -> list[str]:
         return [f"CREATE NAMESPACE IF NOT EXISTS {quoted(self.config.catalog, schema)}"]
 
+    def drop_schema(self, schema: str) -> list[str]:
+        return [f"DROP NAMESPACE IF EXISTS {quoted(self.config.catalog, schema)}"]
+
     def create_table(
         self, target: Relation, columns: str, layout: TableLayout, properties: Mapping[str, str], *, replaces: bool
     ) -> list[str]:
@@ -82,6 +89,19 @@ class Iceberg(TableFormat):
         if layout.sort_by:
             statements.append(f"ALTER TABLE {name} WRITE LOCALLY ORDERED BY {', '.join(layout.sort_by)}")
         return statements
+
+    def pinned(self, sql: Sql, target: Relation) -> tuple[str, str]:
+        """A snapshot is read with the columns that the table had then: not if they have changed since. A table without rows may
+        have no snapshot."""
+        name = self.name_of(target)
+        for row in sql.run(f"SELECT snapshot_id FROM {name}.refs WHERE name = 'main'"):
+            pinned = f"{name} VERSION AS OF {row['snapshot_id']}"
+            columns = [
+                (each["col_name"], each["data_type"]) for each in sql.run(f"DESCRIBE QUERY SELECT * FROM {pinned}")
+            ]
+            if columns == [(column, type_name) for column, type_name, _ in sql.columns(name)]:
+                return str(row["snapshot_id"]), pinned
+        return "", name
 
     def open_branch(self, sql: Sql, target: Relation, branch: str) -> str:
         name = self.name_of(target)
@@ -104,6 +124,11 @@ class Iceberg(TableFormat):
 
     def drop_table(self, target: Relation) -> list[str]:
         return [f"DROP TABLE IF EXISTS {self.name_of(target)} PURGE"]
+
+    def why_name_stays(self, old: Relation, new: Relation) -> str | None:
+        if self.config.folder_of(self.config.settings) is None:
+            return None
+        return f"the catalog {self.config.catalog}, of type hadoop, can't rename a table"
 
     def commit_settings(
         self, load: str, entry: Mapping[str, str], transaction: Transaction | None = None
@@ -149,7 +174,11 @@ class Iceberg(TableFormat):
     def why_undroppable(self, sql: Sql, target: Relation, column: str) -> str | None:
         """Also if it is only in an old partition spec: Iceberg can't write to a table whose specs lack a column. The
         metadata table has the fields of all specs, by the names that Iceberg gives them."""
-        types = {name: type_name for name, type_name, _ in sql.columns(f"{self.name_of(target)}.files")}
+        name = self.name_of(target)
+        shown = {row["key"]: row["value"] for row in sql.run(f"SHOW TBLPROPERTIES {name}")}
+        if re.search(rf"(^|[ (]){re.escape(column)}(\)| ASC| DESC)", shown.get("sort-order", "")):
+            return _SORTED
+        types = {name: type_name for name, type_name, _ in sql.columns(f"{name}.files")}
         fields = set(_FIELD.findall(types.get("partition", "")))
         if fields.isdisjoint((column, *(f"{column}_{transform}" for transform in _TRANSFORMS))):
             return None
@@ -160,10 +189,7 @@ class Iceberg(TableFormat):
 
     def why_column_stays(self, text: str) -> str | None:
         if "Cannot find source column" in text:
-            return (
-                "the table is partitioned or sorted by it. Take it out of the layout (ALTER TABLE … DROP PARTITION FIELD, or "
-                "WRITE UNORDERED), and run the load again"
-            )
+            return _SORTED
         if "identifier field" in text:
             return "it is an identifier field. Run ALTER TABLE … DROP IDENTIFIER FIELDS, and the load again"
         return None

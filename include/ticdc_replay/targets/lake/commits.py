@@ -4,7 +4,7 @@ See docs/decisions.md, Commits of loads to a lake.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.lake.errors import translate
@@ -32,16 +32,33 @@ def commit(
     *,
     what: str,
 ) -> Commit | None:
-    """Change the rows of *target* by *statements*, in one commit with the mark *name*; None where it changed nothing.
+    """As ``commit_as``, for *load*, which brings so many *events*."""
+    entry = entry_of(load, events)
+    return commit_as(sql, table_format, target, lease, load.attempt, name, entry, statements, what=what)
 
-    *what* the commit changes has a number of its own for each term of the lease, and is done once in a term. *events* of
-    the window are in it.
+
+def commit_as(
+    sql: Sql,
+    table_format: TableFormat,
+    target: Relation,
+    lease: HeldLease,
+    attempt: str,
+    name: str,
+    entry: Mapping[str, str],
+    statements: Statements,
+    *,
+    what: str,
+) -> Commit | None:
+    """Change the rows of *target* by *statements*, in one commit with the mark *name* and *entry*, which names the *attempt*
+    (``ATTEMPT``); None where it changed nothing.
+
+    *what* the commit changes has a number of its own for each term of the lease, and is done once in a term.
 
     Raises LeaseLostError, and changes nothing, once another attempt has committed since *lease* was taken.
     """
-    settings = table_format.commit_settings(name, entry_of(load, events), Transaction(what, lease.term))
+    settings = table_format.commit_settings(name, entry, Transaction(what, lease.term))
     for number in range(CONFLICTS):
-        branch = f"{time.time():.0f}_{load.attempt}_{what}_{number}"
+        branch = f"{time.time():.0f}_{attempt}_{what}_{number}"
         try:
             changed = table_format.open_branch(sql, target, branch)
             lease.verify()
@@ -58,7 +75,7 @@ def commit(
                 return done
             if number == CONFLICTS - 1 or not again:
                 raise translate(error, table_format, f"load {target}") from error
-    done = table_format.find_commit(sql, target, name, published_by=load.attempt)
+    done = table_format.find_commit(sql, target, name, published_by=attempt)
     if done is None:
         lease.verify()  # a format with transactions does nothing at one that is older than what it has
     return done

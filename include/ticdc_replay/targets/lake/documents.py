@@ -129,6 +129,18 @@ class WindowReport(msgspec.Struct, frozen=True):
     """The run whose quarantine it re-drives."""
 
 
+class SwapNote(msgspec.Struct, frozen=True):
+    """It is decided that the mirror ``side``, which was filled anew, takes the place of the one that this is noted of."""
+
+    side: Relation
+    held: str
+    """Hash of the runs that the old mirror had. If it has others, a load came between, and the swap does not take place."""
+    has_rows: bool = False
+    """Whether the commit that brings the rows of ``side`` was done, whatever becomes of its snapshot."""
+    is_written: bool = False
+    """Whether rows and ledger are those of ``side``, so that only that one is left to be removed."""
+
+
 class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What the ledger knows of one mirror: ``TableState``, and what a lake needs beside it.
 
@@ -160,6 +172,10 @@ class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Oldest first."""
     base: str = ""
     """As ``TableState`` has it."""
+    swap: SwapNote | None = None
+    """Set until the swap has ended."""
+    takes_place_of: Relation | None = None
+    """The mirror whose place it takes, once that one's ``swap`` says so. From then on nothing is loaded into it."""
     format: int = 1
 
     @property
@@ -251,6 +267,29 @@ class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
         """With a DROP that raises the floor to *floor_ts*."""
         return self._with(dropping_ts=max(self.dropping_ts, floor_ts))
 
+    def with_swap(self, swap: SwapNote | None) -> "TableDocument":
+        """With *swap* noted, or no longer."""
+        return self._with(swap=swap)
+
+    def with_place_of(self, target: Relation) -> "TableDocument":
+        """As one that is to take the place of *target*."""
+        return self._with(takes_place_of=target)
+
+    def in_place_of(self, old: "TableDocument", target: Relation) -> "TableDocument":
+        """What is known of *target*, which *old* was of, once it has the rows of this mirror. The incarnation stays, as the
+        table does."""
+        stopped = (
+            msgspec.structs.replace(each, report=msgspec.structs.replace(each.report, destination=str(target)))
+            for each in self.stopped
+        )
+        return self._with(
+            incarnation=old.incarnation,
+            tombstones=old.tombstones,
+            stopped=tuple(stopped),
+            swap=None if old.swap is None else msgspec.structs.replace(old.swap, is_written=True),
+            takes_place_of=None,
+        )
+
     def with_tombstones(self, files: Iterable[TombstoneFile], without: Collection[str] = ()) -> "TableDocument":
         """With *files*, and without those that are called as *without* says."""
         by_name = {file.name: file for file in self.tombstone_files if file.name not in without}
@@ -293,9 +332,14 @@ def state_name(target: Relation) -> str:
     return f"{table_folder(target)}/state.json"
 
 
+def windows_folder(target: Relation) -> str:
+    """The folder of the reports of all windows, with a slash at its end."""
+    return f"{table_folder(target)}/windows/"
+
+
 def window_folder(target: Relation, window: Window) -> str:
     """The folder of the reports of *window*, with a slash at its end."""
-    return f"{table_folder(target)}/windows/{window.from_ts}-{window.to_ts}/"
+    return f"{windows_folder(target)}{window.from_ts}-{window.to_ts}/"
 
 
 def report_name(target: Relation, window: Window, run_hash: str) -> str:
@@ -308,9 +352,18 @@ def run_of(report: str) -> str:
     return report.rpartition("/")[2].removesuffix(".json")
 
 
+def window_of_report(report: str) -> Window:
+    """The window that the ``WindowReport`` called *report* is of."""
+    return window_of(report.rpartition("/")[0])
+
+
+MARKS = "begun/"
+"""The folder of all marks."""
+
+
 def marks_folder(pipeline: str) -> str:
     """The folder of the marks of the loads of *pipeline*, with a slash at its end."""
-    return f"begun/{escape(pipeline)}/"
+    return f"{MARKS}{escape(pipeline)}/"
 
 
 def marks_name(pipeline: str, window: Window) -> str:

@@ -82,7 +82,7 @@ class LakeLedger(BegunLoads):
         Raises TransientError, and adds no mirror, if a drop of a database was noted since ``share_drops``.
         """
         self._register()
-        for target, changed in self._changed.items():
+        for target, changed in sorted(self._changed.items(), key=lambda each: each[1].made is None):  # new ones first
             if changed.made is not None or changed.changes:
                 self._update(target, changed.document, changed.changes, changed.made)
         for target, changed in self._changed.items():
@@ -174,6 +174,10 @@ class LakeLedger(BegunLoads):
         the step is done."""
         self._write_soon(target, lambda document: document.with_move(move))
 
+    def note_column_event_later(self, target: Relation, move: ColumnMove) -> None:
+        """As ``note_column_event``, of a *move* without a step, with the next ``flush``."""
+        self._of(target).apply(lambda document: document.with_move(move))
+
     def begun_changes(self, target: Relation) -> tuple[BegunChange, ...]:
         """The statements that change columns of *target*, and may have been done or not; oldest first."""
         document = self._document(target)
@@ -211,8 +215,17 @@ class LakeLedger(BegunLoads):
         self._of(target).apply(lambda document: document.with_tombstones(files))
 
     def replace_tombstones(self, target: Relation, old: Collection[str], new: Sequence[TombstoneFile]) -> None:
-        """List *new*, at once, in place of the files called *old*; those that others add meanwhile stay listed."""
-        self._write_now(target, lambda document: document.with_tombstones(new, without=old))
+        """List *new*, at once, in place of the files called *old*; those that others add meanwhile stay listed.
+
+        Raises TransientError if one of *old* is not listed any more: *new* may hold deletes of a mirror that was replaced.
+        """
+
+        def replaced(document: TableDocument) -> TableDocument:
+            if not {file.name for file in document.tombstone_files}.issuperset(old):
+                raise TransientError(f"the deletes of {target} were replaced meanwhile; try again")
+            return document.with_tombstones(new, without=old)
+
+        self._write_now(target, replaced)
 
     def forget(self, target: Relation, tombstones: Relation) -> None:
         """At once. Reports stay, and no longer count. *tombstones* is a name only: the files are those of the document."""

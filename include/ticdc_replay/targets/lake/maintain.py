@@ -38,6 +38,7 @@ from ticdc_replay.targets.lake.table_format import INCARNATION, LOAD, RUN, WINDO
 from ticdc_replay.targets.lake.tables import properties_of
 from ticdc_replay.targets.lake.tombstones import CompactTask, compact
 from ticdc_replay.targets.lake.upkeep import MaintainedTable, MaintenanceReport, TableUpkeep
+from ticdc_replay.targets.mirror.beside import SIDE_SCHEMA
 from ticdc_replay.targets.mirror.planning.tables import Relation
 from ticdc_replay.targets.sql import Sql, SqlError
 
@@ -97,7 +98,7 @@ class _Maintenance:
         tables = tuple(
             self._maintained(source, target)
             for source, target, _ in self._ledger.mirrors()
-            if wanted.wants(source.schema, source.table)
+            if wanted.wants(source.schema, source.table) and not target.schema.startswith(SIDE_SCHEMA)
         )
         files = self._dead_files()
         for name in [] if self._job.dry_run else files:
@@ -176,6 +177,10 @@ class _TableMaintenance:
     def run(self) -> MaintainedTable:
         job, upkeep = self._of, self._of._upkeep
         dry_run = job._job.dry_run
+        document = job.document_of(self._target)
+        if document is not None and document.swap is not None:
+            log.warning("%s: nothing is done, as a rebuilt mirror is about to take its place", self._target)
+            return self._report(outcome="swapping")
         incarnation = job._ledger.incarnation_of(self._target)
         found = self._incarnation()
         if found is None or found != incarnation:

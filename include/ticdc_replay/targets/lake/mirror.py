@@ -8,22 +8,28 @@ from typing import cast
 import msgspec
 
 from ticdc_replay.changelog.cells.written import WrittenCell
+from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import FoundRow, Load, StoreAddress
+from ticdc_replay.targets.lake.comparison import LakeComparisons
 from ticdc_replay.targets.lake.dialect import lake_dialect
-from ticdc_replay.targets.lake.ledger import LakeLedger
 from ticdc_replay.targets.lake.look_up import how_to_look
 from ticdc_replay.targets.lake.merge import SOURCE_COLUMNS
 from ticdc_replay.targets.lake.section import LakeSection
-from ticdc_replay.targets.lake.session import LakeSession
 from ticdc_replay.targets.lake.stage import LakeDestination, StagedFiles, stage
+from ticdc_replay.targets.lake.swap import SwappingLakeSession
+from ticdc_replay.targets.lake.swapping_ledger import SwappingLakeLedger
 from ticdc_replay.targets.lake.table_format import TableFormat
 from ticdc_replay.targets.lake.types import is_text
+from ticdc_replay.targets.mirror.beside import BesideMirror
+from ticdc_replay.targets.mirror.comparison import ComparableMirror, Comparisons, MirrorTable
+from ticdc_replay.targets.mirror.followable import FollowableMirror
 from ticdc_replay.targets.mirror.load import DatabaseMirror
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan, target_of
 from ticdc_replay.targets.mirror.session import Session
 from ticdc_replay.targets.mirror.staging import StageResult, StageTask
+from ticdc_replay.targets.sql import Sql
 
 
 def format_of(config: LakeSection) -> TableFormat:
@@ -31,8 +37,17 @@ def format_of(config: LakeSection) -> TableFormat:
     return cast(TableFormat, resolve_name(config.table_format)(config))
 
 
-class LakeMirror(DatabaseMirror[LakeSection]):
+class LakeMirror(
+    DatabaseMirror[LakeSection],
+    FollowableMirror[LakeSection],
+    BesideMirror[LakeSection],
+    ComparableMirror[LakeSection],
+):
     """Loads changelogs into Iceberg or Delta tables."""
+
+    sql: Sql | None = None
+    """Spark SQL, in the driver of a job that looks at tables, or changes them, outside of loads (``drivers.mirror``,
+    ``drivers.verify``). Without it, people ask for what the ledger knows."""
 
     @property
     def dialect(self) -> Dialect:
@@ -51,6 +66,9 @@ class LakeMirror(DatabaseMirror[LakeSection]):
         return stage
 
     def plan(self, session: Session, load: Load, table: TableName, spellings: Iterable[TableName]) -> TablePlan:
+        """Ends a swap of the mirror first that a rebuild has decided: what was known of the old table counts no more."""
+        assert isinstance(session, SwappingLakeSession), "a session of a lake"
+        session.end_swap(target_of(self.config, self.dialect, table))
         plan = super().plan(session, load, table, spellings)
         texts = [
             name
@@ -88,11 +106,34 @@ class LakeMirror(DatabaseMirror[LakeSection]):
         how = how_to_look(config, format_of(config).name_of(target), columns, key)
         return FoundRow(where=str(target), not_looked=how, floor_ts=self.floor_of(table))
 
+    def mirror_of(self, table: TableName) -> MirrorTable | None:
+        """Of a table that a person made, which does not say what its key is, the ledger's."""
+        mirror, config = super().mirror_of(table), self.config
+        if mirror is None:
+            return None
+        found, state = mirror.found, mirror.state
+        if found is not None and not found.primary_key:
+            key = tuple(sorted(name for name, known in state.columns.items() if known.in_key))
+            found = msgspec.structs.replace(found, primary_key=key)
+        marker = config.deleted_column if config.deletes == "soft" else None
+        state = msgspec.structs.replace(state, deleted_column=marker)
+        return msgspec.structs.replace(mirror, found=found, state=state)
+
     @contextmanager
-    def session(self, doing: str) -> Iterator[Session]:
-        session = self._session(None, doing)
+    def comparisons(self) -> Iterator[Comparisons]:
+        if self.sql is None:
+            raise ConfigError(f"a comparison of target {self.config.name} needs Spark: set runner to spark")
+        table_format = format_of(self.config)
+        self.sql.set(table_format.catalog_settings(self._secrets), self._secrets)
+        yield LakeComparisons(self.sql, table_format, self._address, self.dialect)
+
+    @contextmanager
+    def session(self, doing: str) -> Iterator[SwappingLakeSession]:
+        session = self._session(self.sql, doing)
         try:
             with session.translated(doing):
+                if self.sql is not None:
+                    self.sql.set(format_of(self.config).catalog_settings(self._secrets), self._secrets)
                 yield session
                 session.commit()
         finally:
@@ -100,7 +141,7 @@ class LakeMirror(DatabaseMirror[LakeSection]):
 
     @contextmanager
     def attempt(self, load: Load) -> Iterator[Session]:
-        session = self._session(load, load.attempt)
+        session = self._session(load.sql, load.attempt)
         try:
             with session.translated("reach the catalog"):
                 session.sql.set(format_of(self.config).catalog_settings(self._secrets), self._secrets)
@@ -111,10 +152,14 @@ class LakeMirror(DatabaseMirror[LakeSection]):
         finally:
             session.close()
 
-    def _session(self, load: Load | None, attempt: str) -> LakeSession:
-        store = self._address.open()
-        sql = None if load is None else load.sql
-        return LakeSession(sql, format_of(self.config), LakeLedger(store), StagedFiles(self._address), attempt)
+    def is_swapping(self, table: TableName) -> bool:
+        target = target_of(self.config, self.dialect, table)
+        with self.session(f"look for a swap of {target}") as session:
+            return session.ledger.swap_of(target) is not None
+
+    def _session(self, sql: Sql | None, attempt: str) -> SwappingLakeSession:
+        ledger = SwappingLakeLedger(self._address.open())
+        return SwappingLakeSession(sql, format_of(self.config), ledger, StagedFiles(self._address), attempt)
 
     @property
     def _secrets(self) -> Mapping[str, str]:

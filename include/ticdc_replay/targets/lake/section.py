@@ -100,6 +100,10 @@ class LakeSection(HistorySection):
     """``package.module:Class`` of its ``TableUpkeep``. Imported when maintenance begins."""
 
     @property
+    def can_be_compared(self) -> bool:
+        return self.is_mirror
+
+    @property
     def loader(self) -> str:
         room = "ticdc_replay.targets.lake"
         return f"{room}.mirror:LakeMirror" if self.is_mirror else f"{room}.history:LakeHistory"

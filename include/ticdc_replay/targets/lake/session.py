@@ -61,7 +61,7 @@ class LakeSession(Session):
         self._attempt = attempt
         self._ledger_uri = table_format.config.ledger
         self._held = ExitStack()
-        self._lease: HeldLease | None = None
+        self._leases: dict[Relation, HeldLease] = {}
         self._seen: dict[Relation, _Look | None] = {}
         """Tables that were looked at while their lease is held, and not changed since."""
         self._defaults: dict[str, Mapping[str, str]] = {}
@@ -74,7 +74,7 @@ class LakeSession(Session):
     def close(self) -> None:
         """Give back what is held, and forget what is not committed."""
         self.ledger.discard()
-        self._held.close()
+        self._release()
 
     def abandon(self) -> None:
         """Remove the rows that are staged for this attempt. What could not be removed, maintenance does."""
@@ -88,16 +88,23 @@ class LakeSession(Session):
 
     def commit_rows(self, target: Relation) -> None:
         self.ledger.flush()
-        self._held.close()
+        self._release()
 
     def lock_table(self, target: Relation) -> None:
-        self._lease = self._held.enter_context(self.ledger.hold(target, self._attempt))
+        self._leases[target] = self._held.enter_context(self.ledger.hold(target, self._attempt))
         self._seen.clear()
+
+    def _release(self) -> None:
+        self._leases.clear()
+        self._held.close()
 
     def begin_merge(self, target: Relation) -> None:
         """A DROP or RENAME of a column that a broken load has begun is done first. A column that it was adding goes: no row
         has a value of its own there, and not all may have the default."""
         self.lock_table(target)
+        self._end_begun(target)
+
+    def _end_begun(self, target: Relation) -> None:
         for change in self.ledger.begun_changes(target):
             looked = self._look_at(target)
             names = {name for name, _, _ in looked.columns} if looked is not None else set()
@@ -118,7 +125,7 @@ class LakeSession(Session):
         """What Spark has of the table, None where there is none."""
         if self._sql is None:
             return None
-        if self._lease is None:
+        if target not in self._leases:
             return self._look_now(target)
         if target not in self._seen:
             self._seen[target] = self._look_now(target)
@@ -262,15 +269,18 @@ class LakeSession(Session):
                 raise TargetMismatchError(f"{target}: can't {verb} the column {action.column}: {reason}") from error
 
     def _make(self, target: Relation, table: MakeTable) -> None:
-        config, incarnation = self._format.config, self.ledger.incarnation_of(target)
-        source = self.ledger.state_of(target)
-        assert source is not None, "the ledger knows a table before it is made"
-        assert incarnation is not None, "the ledger knows a table before it is made"
         columns = [f"{quoted(column.name)} {column.type}" for column in table.columns]
         columns.append(f"{quoted(table.version_column)} bigint NOT NULL")
         columns += [f"{quoted(name)} boolean NOT NULL" for name in self._own_columns()]
-        properties = tables.own_properties(incarnation, self._ledger_uri, table.key)
-        layout = config.layout_of(source.source)
+        self._create(target, columns, table.key)
+
+    def _create(self, target: Relation, columns: Sequence[str], key: Sequence[str]) -> None:
+        """Make the table of *columns*, SQL definitions, whose rows *key* identifies."""
+        state, incarnation = self.ledger.state_of(target), self.ledger.incarnation_of(target)
+        assert state is not None, "the ledger knows a table before it is made"
+        assert incarnation is not None, "the ledger knows a table before it is made"
+        properties = tables.own_properties(incarnation, self._ledger_uri, key)
+        layout = self._format.config.layout_of(state.source)
         replaces = self._properties(target) is not None
         for statement in self._format.create_table(target, ", ".join(columns), layout, properties, replaces=replaces):
             self._run(statement)
@@ -289,9 +299,9 @@ class LakeSession(Session):
         """Secondary unique values need no care: a lake has no unique keys. A row that is newer than its ledger knows is
         kept, as each row is compared."""
         self._adopt(plan.target)
-        assert self._lease is not None, "begin_merge comes first"
+        lease = self._leases[plan.target]
         job = merge.Merge(
-            self.sql, self._format, self.ledger, self._lease, self._staged, load, plan, staged, found, self._defaults
+            self.sql, self._format, self.ledger, lease, self._staged, load, plan, staged, found, self._defaults
         )
         self.ledger.add_tombstones(plan.target, job.tombstones())
         self.ledger.flush()
@@ -307,12 +317,13 @@ class LakeSession(Session):
             self._run(f"ALTER TABLE {self._format.name_of(target)} SET TBLPROPERTIES ({marks})")
 
     def _run(self, statement: str, settings: Mapping[str, str] = {}) -> None:
-        """Run *statement*, which changes a table and may run twice, while its lease is held; again where another commit
+        """Run *statement*, which changes a table and may run twice, while all leases are held; again where another commit
         came first."""
-        assert self._lease is not None, "begin_merge comes first"
+        assert self._leases, "begin_merge comes first"
         self._seen.clear()
         for left in reversed(range(CONFLICTS)):
-            self._lease.verify()
+            for lease in self._leases.values():
+                lease.verify()
             try:
                 self.sql.run(statement, settings)
                 return

@@ -75,6 +75,10 @@ class TableFormat(ABC):
         """The statements that make *schema* where it does not exist."""
 
     @abstractmethod
+    def drop_schema(self, schema: str) -> list[str]:
+        """The statements that drop *schema*, which is empty, where it exists."""
+
+    @abstractmethod
     def create_table(
         self, target: Relation, columns: str, layout: TableLayout, properties: Mapping[str, str], *, replaces: bool
     ) -> list[str]:
@@ -82,6 +86,11 @@ class TableFormat(ABC):
 
         *replaces*: in place of what ``drop_table`` has left.
         """
+
+    @abstractmethod
+    def pinned(self, sql: Sql, target: Relation) -> tuple[str, str]:
+        """The snapshot id or version that the table has now, and an SQL name by which queries read that one, whatever is
+        committed later. Empty, and the name of the table itself, if a query can't read it with the columns that the table has."""
 
     def open_branch(self, sql: Sql, target: Relation, branch: str) -> str:
         """The SQL name by which statements change the table, unseen by readers until ``publish``. *branch* begins with the
@@ -107,6 +116,14 @@ class TableFormat(ABC):
     def change_type(self, target: Relation, column: str, type_name: str) -> list[str]:
         """The statements that give *column* the wider type *type_name*."""
         return [f"ALTER TABLE {self.name_of(target)} ALTER COLUMN {quoted(column)} TYPE {type_name}"]
+
+    def rename_table(self, old: Relation, new: Relation) -> str:
+        """The statement that gives the table *old* the name *new*."""
+        return f"ALTER TABLE {self.name_of(old)} RENAME TO {quoted(new.schema, new.table)}"
+
+    def why_name_stays(self, old: Relation, new: Relation) -> str | None:
+        """Why the catalog can't give the table *old* the name *new*; None if it can."""
+        return None
 
     def is_dropped(self, properties: Mapping[str, str]) -> bool:
         """Whether a table with *properties* is what ``drop_table`` has left."""

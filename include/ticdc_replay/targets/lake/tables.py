@@ -33,8 +33,16 @@ def own_properties(incarnation: str, ledger: str, key: Sequence[str] | None = No
     Paths and columns may look like secrets to Spark, as ``access_token`` does, which hides them even from who asks for
     them. So they are in hex.
     """
-    texts = {LEDGER: ledger} if key is None else {LEDGER: ledger, KEY: json.dumps(list(key))}
-    return {INCARNATION: incarnation, **{name: text.encode().hex() for name, text in texts.items()}}
+    return {
+        INCARNATION: incarnation,
+        LEDGER: ledger.encode().hex(),
+        **({} if key is None else key_property(key)),
+    }
+
+
+def key_property(key: Sequence[str]) -> dict[str, str]:
+    """The property with the columns *key*, as ``own_properties`` has it."""
+    return {KEY: json.dumps(list(key)).encode().hex()}
 
 
 def properties_of(sql: Sql, name: str) -> dict[str, str]:
@@ -86,12 +94,20 @@ def statements_of(table_format: TableFormat, target: Relation, action: Action) -
 
 def require_change(table_format: TableFormat, target: Relation, column: str, before: str, after: str) -> None:
     """Raise TargetMismatchError where the format can't give *column* another type without writing all rows again."""
+    reason = why_type_stays(table_format, before, after)
+    if reason is not None:
+        raise TargetMismatchError(
+            f"{target}: column {column}: {reason}. Write the table again with the new type by hand. Or build a mirror again "
+            "from a dump at or after the change: `ticdc-replay mirror seed --only-base`, then `ticdc-replay mirror rebuild` with "
+            "the --dump-base that it prints"
+        )
+
+
+def why_type_stays(table_format: TableFormat, before: str, after: str) -> str | None:
+    """Why the format can't give a column the type *after* in place of *before* without writing all rows again; else None."""
     if (before, after) in table_format.changes_types:
-        return
+        return None
     old, new = _DECIMAL.fullmatch(before), _DECIMAL.fullmatch(after)
     if old is not None and new is not None and (table_format.changes_scales or old[2] == new[2]):
-        return
-    raise TargetMismatchError(
-        f"{target}: {table_format.config.database} can't change column {column} from {before} to {after} in a table with "
-        "rows. Write the table again with the new type by hand, or drop it, forget the mirror and load its windows again"
-    )
+        return None
+    return f"{table_format.config.database} can't change it from {before} to {after} in a table with rows"

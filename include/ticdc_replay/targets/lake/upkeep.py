@@ -75,8 +75,9 @@ class MaintainedTable(msgspec.Struct, frozen=True, kw_only=True):
 
     table: TableName
     destination: str
-    outcome: Literal["maintained", "dry_run", "missing", "not_ours", "failed"]
-    """``missing``: it was dropped; ``not_ours``: it is not the table that the ledger knows; ``failed``: see ``error``."""
+    outcome: Literal["maintained", "dry_run", "missing", "not_ours", "swapping", "failed"]
+    """``missing``: it was dropped; ``not_ours``: it is not the table that the ledger knows; ``swapping``: a rebuilt mirror is
+    about to take its place; ``failed``: see ``error``."""
     before: TableSize | None = None
     after: TableSize | None = None
     removed: Removed = Removed()

@@ -7,12 +7,32 @@ that was deleted before. Where rows and ledger do not share a commit, the ledger
 """
 
 from ticdc_replay.domain.errors import TargetMismatchError
+from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
-from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.base import Load, TableReport
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import Observed, TableState
 from ticdc_replay.targets.mirror.planning.window_ddl import Floor
+from ticdc_replay.targets.mirror.session import Session
 from ticdc_replay.targets.mirror.staging import Staged
+
+_NO_SNAPSHOT = (
+    "the folder holds more than one dump, or it was not taken with --consistency snapshot. Dump again into an empty one"
+)
+
+
+def find_done(session: Session, load: Load, plan: TablePlan) -> TableReport | None:
+    """The report of the load that has applied to the mirror what *load* brings; None if none has, or if it is a reload. Of a base
+    any run counts that was made of the same files of the table, with the same options: a person repeats a seed with other tables
+    of the dump, or after an upgrade."""
+    index = load.index
+    if load.reload:
+        return None
+    report = session.ledger.find_done(plan.target, index.window, index.run_hash)
+    content = index.contents.get(str(plan.source), "")
+    if report is None and index.is_base and content:
+        return session.ledger.find_same_base(plan.target, index.window, content)
+    return report
 
 
 def is_repeated(load: Load, state: TableState | None) -> bool:
@@ -51,8 +71,8 @@ def obstacles(load: Load, plan: TablePlan, observed: Observed) -> list[str]:
         return []
     from_ts = load.index.window.from_ts
     forget = (
-        f"drop the table, run `ticdc-replay mirror forget <pipeline> {plan.source}`, and seed again; in a database, `mirror seed "
-        "--only-base` and `mirror rebuild` do that beside the old one"
+        f"drop the table, run `ticdc-replay mirror forget <pipeline> {plan.source}`, and seed again; `mirror seed --only-base` "
+        "and `mirror rebuild` do that beside the old one"
     )
     if observed.found is not None and observed.found.is_table and not observed.empty:
         return [
@@ -65,6 +85,28 @@ def obstacles(load: Load, plan: TablePlan, observed: Observed) -> list[str]:
             f"none of its rows would be applied. Take a newer dump; or, if the mirror is to begin with this one, {forget}"
         ]
     return []
+
+
+def is_direct(load: Load, plan: TablePlan, observed: Observed) -> bool:
+    """Whether the rows of a base may be put into the table that becomes the mirror: there is none yet, and no row of it is
+    known; what workers stage is what it holds."""
+    pieces = [piece for piece in plan.pieces if piece.version.files]
+    return (
+        load.index.is_base
+        and plan.order == "commit_ts"
+        and observed.found is None
+        and observed.state is None
+        and not plan.kept
+        and len(pieces) == 1
+        and not pieces[0].lacking
+        and not any(file.only for file in pieces[0].version.files)
+        and all(plan.dialect.stage_type(column.type) == column.type for column in plan.columns)
+    )
+
+
+def repeated_key(source: TableName) -> TargetMismatchError:
+    """For rows of a dump that have the same key."""
+    return TargetMismatchError(f"{source}: a row has a key that another row of the dump has: {_NO_SNAPSHOT}")
 
 
 def refuse(load: Load, plan: TablePlan, observed: Observed) -> None:
@@ -80,6 +122,5 @@ def refuse_repeats(load: Load, plan: TablePlan, staged: Staged) -> None:
     if load.index.is_base and folded:
         raise TargetMismatchError(
             f"{plan.source}: {folded} {'row has a key' if folded == 1 else 'rows have keys'} that another row of the dump "
-            f"{load.index.base} has: the folder holds more than one dump, or it was not taken with --consistency snapshot. Dump "
-            "again into an empty folder"
+            f"{load.index.base} has: {_NO_SNAPSHOT}"
         )

@@ -15,11 +15,11 @@ from ticdc_replay.domain.errors import TargetMismatchError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import AppliedRun, ReplaceableMirror, Replaced
 from ticdc_replay.targets.mirror import marks
+from ticdc_replay.targets.mirror.ledger import SwappingLedger
 from ticdc_replay.targets.mirror.planning import differences
 from ticdc_replay.targets.mirror.planning.table_plan import target_of, tombstones_of
 from ticdc_replay.targets.mirror.planning.tables import Relation, TableState
 from ticdc_replay.targets.mirror.session import Session
-from ticdc_replay.targets.mirror.sql_ledger import SqlLedger
 from ticdc_replay.targets.mirror.upkeep import Config, KeptMirror
 
 SIDE_SCHEMA = "ticdc_rebuild_"
@@ -39,7 +39,9 @@ class Swap(msgspec.Struct, frozen=True):
 class SwappingSession(Session):
     """A session that can swap mirrors."""
 
-    ledger: SqlLedger
+    ledger: SwappingLedger
+    ended_swap: bool = False
+    """Whether a lock that was taken has ended a swap which another attempt had decided."""
 
     @abstractmethod
     def dependants(self, target: Relation) -> list[str]:
@@ -53,6 +55,11 @@ class SwappingSession(Session):
     def swap(self, swap: Swap) -> None:
         """Let the new mirror take the place of the old one, which may be lost. Once it returns, or if it broke after its first
         commit, every session that locks the old table sees the swap done. What is left of the old one is dropped."""
+
+    def withdraw_swap(self, target: Relation) -> None:
+        """Let *target* stay as it is if a swap of it is decided, and has not brought the new rows. No lock is held, before or
+        after. Raises PolicyStopError once it has. Here: what is decided is done."""
+        return
 
     @abstractmethod
     def drop_schema(self, schema: str) -> None:
@@ -90,11 +97,15 @@ class BesideMirror(KeptMirror[Config], ReplaceableMirror[Config]):
         with self._opened("swap", table) as (session, swap):
             for relation in sorted((swap.old, swap.new), key=str):
                 session.lock_table(relation)
+            if session.ended_swap:
+                self._clear(session, swap.new.schema)
+                state = session.ledger.state_of(swap.old)
+                return Replaced(str(swap.old), state.floor_ts if state is not None else 0, (), ())
             new = session.ledger.state_of(swap.new)
             if new is None or session.find_table(swap.new) is None:
                 raise TargetMismatchError(
                     f"there is no table beside {swap.old}: the changelogs show no row, or end with a DROP, or another rebuild "
-                    "has swapped or abandoned it. Run the command again"
+                    "has swapped or abandoned it. Run the command again; if a person has dropped the table, with --abandon before"
                 )
             self._require_replaceable(session, pipeline, swap)
             lacking = _lacking(session, swap, new, superseded)
@@ -106,7 +117,9 @@ class BesideMirror(KeptMirror[Config], ReplaceableMirror[Config]):
 
     def abandon(self, table: TableName) -> bool:
         with self._opened("abandon what was built beside", table) as (session, swap):
-            session.lock_table(swap.new)
+            session.withdraw_swap(swap.old)
+            for relation in sorted((swap.old, swap.new), key=str):
+                session.lock_table(relation)
             begun = session.ledger.state_of(swap.new) is not None or session.find_table(swap.new) is not None
             self._clear(session, swap.new.schema)
         return begun

@@ -25,6 +25,7 @@ from ticdc_replay.targets.mirror.planning.tables import (
 )
 from ticdc_replay.targets.mirror.session import Merged, Session
 from ticdc_replay.targets.mirror.staging import Staged
+from ticdc_replay.targets.shaped_load import require_unmoved
 
 
 def commit_table(
@@ -36,15 +37,14 @@ def commit_table(
     a load set aside, now below the floor, are reported again. Does nothing if the ledger has this window and run
     already. *newer* are the loads that were newer when this one began.
 
-    Raises what ``marks.look_again`` raises, and CommitStateUnknownError if the connection broke in the commit. Any
-    other error leaves the table unchanged.
+    Raises what ``marks.look_again`` and ``require_unmoved`` raise, and CommitStateUnknownError if the connection broke in the
+    commit. Any other error leaves the table unchanged.
     """
     with session.translated(f"load {plan.target}"):
         session.begin_merge(plan.target)
-        report = None
-        if not load.reload:
-            report = session.ledger.find_done(plan.target, load.index.window, load.index.run_hash)
+        report = base.find_done(session, load, plan)
         if report is None:
+            require_unmoved(load, config, plan.source)
             report = _apply(session, load, plan, staged, newer, config)
         session.drop_staging(staged.stages)
     session.commit_rows(plan.target)
@@ -134,11 +134,16 @@ def _apply(
     if staged.stages and found is not None:
         if plan.deleted_column is None:
             session.fit_tombstones(plan, found)
-        newest_ts = state.newest_ts if state is not None else 0
-        in_order = plan.order == "commit_ts" and staged.first_ts > newest_ts and not load.reload
-        merged, gone = session.merge(load, plan, staged, found, in_order=in_order, observed=observed)
-        staged = merged.staged
-        told += gone
+        if staged.is_direct:
+            assert session.direct is not None, "rows were staged by it"
+            told += session.direct.take(plan, staged, found, observed)
+            merged = Merged(staged, upserted=staged.keys)
+        else:
+            newest_ts = state.newest_ts if state is not None else 0
+            in_order = plan.order == "commit_ts" and staged.first_ts > newest_ts and not load.reload
+            merged, gone = session.merge(load, plan, staged, found, in_order=in_order, observed=observed)
+            staged = merged.staged
+            told += gone
     report = TableReport(
         table=plan.source,
         outcome="stopped" if plan.last_stops else "loaded",
@@ -155,6 +160,7 @@ def _apply(
         quarantine_files=staged.quarantine_files,
         below_floor=plan.below_floor,
         ddl=(*told, *(step.text for step in steps if step.text)),
+        content=index.contents.get(str(plan.source), ""),
         commit=merged.commit,
     )
     if not load.reload:

@@ -9,8 +9,9 @@ import msgspec
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.mirror.planning.tables import FoundTable, Relation, TableState
 from ticdc_replay.targets.mirror.upkeep import Config, KeptMirror
+from ticdc_replay.targets.sql import Sql
 from ticdc_replay.verify.forms import Form
-from ticdc_replay.verify.side import ComparedColumn, MirrorSide
+from ticdc_replay.verify.side import ComparedColumn, MirrorSide, ScannedSide
 
 
 class MirrorTable(msgspec.Struct, frozen=True):
@@ -30,12 +31,21 @@ class Comparisons(ABC):
         """The forms that cells of a type, as the catalogue has it, can be compared in."""
 
     @abstractmethod
-    def side(self, table: MirrorTable, columns: Sequence[ComparedColumn], key: Sequence[int]) -> MirrorSide:
+    def side(
+        self, table: MirrorTable, columns: Sequence[ComparedColumn], key: Sequence[int]
+    ) -> MirrorSide | ScannedSide:
         """*table* as a side of a comparison of *columns*; *key* are the places of the key's columns among them."""
+
+    def version_of(self, table: MirrorTable) -> str:
+        """The snapshot id or version of *table* that its side compares; empty if each statement reads what is there then."""
+        return ""
 
 
 class ComparableMirror(KeptMirror[Config]):
     """A mirror that can be compared with its source."""
+
+    sql: Sql | None = None
+    """Spark SQL, in the driver of a job; None elsewhere, where tables that Spark alone can look at are not found."""
 
     def mirrored(self, pipeline: str) -> list[TableName]:
         """The upstream's tables that *pipeline*, or another one of the same upstream, has loaded here; sorted."""
@@ -55,4 +65,4 @@ class ComparableMirror(KeptMirror[Config]):
 
     @abstractmethod
     def comparisons(self) -> AbstractContextManager[Comparisons]:
-        """A session for comparisons. Raises what ``side.Side`` raises."""
+        """A session for comparisons. Raises what ``side.Side`` raises, and ConfigError if it needs ``sql`` and there is none."""

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+import pyarrow as pa
+
 from ticdc_replay.config.target_rules import REBUILD
-from ticdc_replay.domain.column_types import INTEGER_TYPES, ColumnType, integer_range
+from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import Column, TableName, folded
@@ -34,6 +36,7 @@ from ticdc_replay.targets.ddl import words_of
 from ticdc_replay.targets.mirror.planning import differences
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
 from ticdc_replay.targets.mirror.planning.fills import fill_of
+from ticdc_replay.targets.mirror.planning.narrowing import unfit
 from ticdc_replay.targets.mirror.planning.section import MirrorSection
 from ticdc_replay.targets.mirror.planning.table_plan import deleted_column_of, target_of, tombstones_of
 from ticdc_replay.targets.mirror.planning.tables import (
@@ -41,6 +44,7 @@ from ticdc_replay.targets.mirror.planning.tables import (
     ColumnDefinition,
     ColumnEvent,
     ColumnMove,
+    FoundColumn,
     FoundTable,
     MakeColumn,
     MirrorStep,
@@ -56,6 +60,13 @@ class FollowingSession(Session):
 
     in_one_transaction: ClassVar[bool]
     """Whether DDL is part of the open transaction."""
+    most_digits: ClassVar[int | None] = None
+    """How many digits a decimal, or a literal of one, has at most, if upstreams have larger ones."""
+
+    @property
+    def marker(self) -> str | None:
+        """The column that marks deleted rows, where the session alone knows it. Here: the section does."""
+        return None
 
     @property
     @abstractmethod
@@ -66,9 +77,33 @@ class FollowingSession(Session):
     def quoted(self, name: str) -> str:
         """*name* as statements have it."""
 
+    def name_of(self, target: Relation) -> str:
+        """The SQL name of *target*."""
+        return f"{self.quoted(target.schema)}.{self.quoted(target.table)}"
+
+    def why_type_stays(self, before: str, after: str) -> str | None:
+        """Why a column can't get the type *after* in place of *before*; None if it can."""
+        return None
+
+    def why_unfit_unknown(self, column_type: ColumnType, found: str) -> str | None:
+        """Why rows can't be looked for that do not fit *column_type*, in a column of the type *found*; None if they can."""
+        return None
+
+    def micros_of(self, column: str, column_type: ColumnType) -> str:
+        """An expression whose last six digits are the microseconds of *column* (quoted), which mirrors *column_type*, a time."""
+        return f"extract(microsecond FROM {column})"  # of PostgreSQL with the seconds of the minute
+
+    def why_name_stays(self, old: Relation, new: Relation) -> str | None:
+        """Why the table *old* can't get the name *new*; None if it can."""
+        return None
+
     @abstractmethod
     def number(self, query: str) -> int:
         """The one number that *query* gives."""
+
+    @abstractmethod
+    def run(self, statement: str) -> object:
+        """Run *statement*, which changes rows."""
 
     @abstractmethod
     def set_key(self, target: Relation, key: Sequence[str]) -> None:
@@ -77,6 +112,10 @@ class FollowingSession(Session):
     @abstractmethod
     def rename_tables(self, names: Mapping[Relation, Relation]) -> None:
         """Give each table of *names* its new name, all at once; two may swap theirs."""
+
+    def note_column(self, target: Relation, move: ColumnMove) -> None:
+        """Note *move*, which changes no table, in the commit of the floors."""
+        self.ledger.note_column_event(target, move)
 
     def require_locks(self) -> None:
         """Raise TransientError if a lock of the session was lost. Here: transactions lose none."""
@@ -165,12 +204,12 @@ def _bring_kept(
     """Note the *kept* columns of tables that were renamed under their new names alone."""
     for table in kept.keys() & {*renames, *renames.values()}:  # also of tables that had the new names before
         for event in kept[table]:
-            session.ledger.note_column_event(target_of(config, dialect, table), ColumnMove(event.dropped, None, None))
+            session.note_column(target_of(config, dialect, table), ColumnMove(event.dropped, None, None))
     for old in kept.keys() & renames.keys():
         target = target_of(config, dialect, renames[old])
         for event in kept[old] if session.ledger.state_of(target) is not None else ():
             name = dialect.fit_column(event.name)
-            session.ledger.note_column_event(target, ColumnMove(event, name, name))
+            session.note_column(target, ColumnMove(event, name, name))
 
 
 def clear_tombstones(
@@ -192,16 +231,14 @@ class _Planner:
         self._ddl = ddl
         self._floor_ts = ddl.commit_ts + 1
         self._deleted_column = deleted_column_of(config, dialect)
+        self._marker = self._deleted_column or session.marker
         self._tables = ddl.tables
         self._renames = _renames(ddl)
 
     def plan(self) -> Following:
         if not any(entry.table == self._ddl.table for entry in self._ddl.changes):
-            raise self._refused(
-                self._ddl.table,
-                "the statement does not name the table as its mirror does: it drops a whole database, spells the name in another "
-                "letter case, or leaves the schema out. Do it by hand, and raise the floor",
-            )
+            others = ", ".join(sorted({str(entry.table) for entry in self._ddl.changes})) or "no table"
+            raise self._refused(self._ddl.table, f"it changes {others}, and not this table")
         steps: list[Step] = []
         for entry in self._ddl.changes:
             if entry.table in self._tables:
@@ -235,7 +272,13 @@ class _Planner:
             if isinstance(change, TableCreated) or (
                 isinstance(change, BreakingChange) and change.kind not in _FOLLOWED
             ):
-                raise self._refused(entry.table, f"{words_of(change)}: only the upstream has its rows: {REBUILD}")
+                why = "only the upstream has its rows"
+                if isinstance(change, BreakingChange) and change.kind == "not_understood":
+                    why = (
+                        "only the upstream shows what it did to the table. If nothing, raise the floor: `ticdc-replay mirror "
+                        f"floor <pipeline> {entry.table} --at {self._floor_ts}`. Else do the same to its mirror before that, or"
+                    )
+                raise self._refused(entry.table, f"{words_of(change)}: {why}: {REBUILD}")
         found = self._session.find_table(target)
         if found is None:
             return
@@ -253,13 +296,13 @@ class _Planner:
                 case ColumnAdded():
                     yield from self._added(entry.table, target, change, names)
                 case ColumnWidened(after=column):
-                    yield from self._typed(target, column, found, names, was)
+                    yield from self._typed(entry.table, target, column, found, names, was)
                 case ColumnDropped(name=name):
                     yield from self._dropped(target, name, names, key)
                 case ColumnRenamed(name=name, to=to):
                     yield from self._renamed(entry.table, target, (name, to), names, key, was)
                 case BreakingChange(kind="column_narrowed", column=column) if column is not None:
-                    yield from self._narrowed(entry.table, target, column, found, names)
+                    yield from self._narrowed(entry.table, target, column, found, names, was)
                 case BreakingChange(kind="key_changed", key=wanted):
                     yield from self._keyed(entry.table, target, wanted, names, key, found)
                 case BreakingChange(kind="truncated"):
@@ -279,10 +322,10 @@ class _Planner:
         if unknown is not None:
             raise self._refused(table, f"{unknown}: only the upstream has its values: {REBUILD}")
         name = self._dialect.fit_column(change.column.name)
-        if self._deleted_column is not None and folded(name) == folded(self._deleted_column):
+        if self._marker is not None and folded(name) == folded(self._marker):
             raise self._refused(
                 table,
-                f"its mirror marks deleted rows in the column {self._deleted_column}: set another `deleted_column`, and run "
+                f"its mirror marks deleted rows in the column {self._marker}: set another `deleted_column`, and run "
                 f"`ticdc-replay mirror rebuild <pipeline> {table}`",
             )
         yield from self._make_way(target, name, names)
@@ -296,36 +339,74 @@ class _Planner:
         yield self._change(target, step)
 
     def _typed(
-        self, target: Relation, column: Column, found: FoundTable, names: list[str], was: Mapping[str, str]
+        self,
+        table: TableName,
+        target: Relation,
+        column: Column,
+        found: FoundTable,
+        names: list[str],
+        was: Mapping[str, str],
     ) -> Iterator[Step]:
-        """Give *column*, by the name it has now, a type that holds what is to come; *was* has names by those of now."""
+        """Give *column*, by the name it has now, a type that holds what is to come; *was* has names by those of now. Numbers
+        of an ENUM or SET stay: names that are appended leave those of the others."""
         name = self._in_mirror(column.name, names)
         is_key = was.get(name) in found.primary_key
         type_name = self._dialect.type_of(column.type, in_key=is_key)
         known = found.column(was.get(name, name))
-        if known is not None and not self._dialect.holds(known.type, type_name):
+        if known is None or self._is_by_number(column, known):
+            return
+        if not self._dialect.holds(known.type, type_name):
+            reason = self._session.why_type_stays(known.type, type_name)
+            if reason is not None:
+                raise self._refused(table, f"the column {name}: {reason}: {REBUILD}")
             step = MirrorStep(ChangeType(name, type_name), f"ALTER COLUMN {name} TYPE {type_name}")
             yield self._change(target, step)
 
     def _narrowed(
-        self, table: TableName, target: Relation, column: Column, found: FoundTable, names: list[str]
+        self,
+        table: TableName,
+        target: Relation,
+        column: Column,
+        found: FoundTable,
+        names: list[str],
+        was: Mapping[str, str],
     ) -> Iterator[Step]:
-        name = next((each.name for each in found.columns if folded(each.name) == folded(column.name)), None)
-        if name is None:
+        name = self._in_mirror(column.name, names)
+        known = found.column(was.get(name, name))
+        if known is None:
+            raise self._refused(table, f"its mirror lacks the column {name}: {REBUILD}")
+        if self._is_by_number(column, known):
             raise self._refused(
-                table, f"the column {column.name} has another name in the statement: do it by hand, or {REBUILD}"
+                table,
+                f"the column {name} is mirrored by number, and the DDL gave its elements other numbers: {REBUILD}",
             )
-        condition = unfit(self._session.quoted(name), column.type)
-        if self._deleted_column is not None:  # the upstream has deleted these rows before
-            condition = f"({condition}) AND NOT {self._session.quoted(self._deleted_column)}"
-        rows = self._session.number(f"SELECT count(*) FROM {self._named(target)} WHERE {condition}")
+        unknown = self._session.why_unfit_unknown(column.type, known.type)
+        if unknown is not None:
+            raise self._refused(table, f"the column {name}: {unknown}: {REBUILD}")
+        quoted = self._session.quoted(known.name)
+        micros, most_digits = self._session.micros_of(quoted, column.type), self._session.most_digits
+        condition = unfit(quoted, column.type, self._text, micros, most_digits=most_digits)
+        alters = not self._dialect.holds(known.type, self._dialect.type_of(column.type))
+        if self._marker is not None and not alters:  # the upstream has deleted these rows before
+            condition = f"({condition}) AND NOT {self._session.quoted(self._marker)}"
+        rows = self._session.number(f"SELECT count(*) FROM {self._session.name_of(target)} WHERE {condition}")
         if rows:
             raise self._refused(
                 table,
                 f"{rows} {'row does' if rows == 1 else 'rows do'} not fit the new type of the column {column.name}, "
                 f"so the upstream has altered {'it' if rows == 1 else 'them'}: {REBUILD}",
             )
-        yield from self._typed(target, column, found, names, {each.name: each.name for each in found.columns})
+        yield from self._typed(table, target, column, found, names, was)
+
+    def _is_by_number(self, column: Column, known: FoundColumn) -> bool:
+        """Whether the mirror has numbers of an ENUM or SET, as *known* shows, since its first rows came without the names."""
+        by_number = self._dialect.type_of(ColumnType(column.type.base))
+        return column.type.elements is not None and self._dialect.holds(known.type, by_number)
+
+    def _text(self, text: str) -> str:
+        """*text* as an SQL literal."""
+        column_type = ColumnType("varchar", length=len(text), declared=True)
+        return self._dialect.literal(text, column_type, pa.array([text]), self._dialect.type_of(column_type))
 
     def _dropped(self, target: Relation, name: str, names: list[str], key: list[str]) -> Iterator[Step]:
         column = self._in_mirror(name, names)
@@ -388,25 +469,62 @@ class _Planner:
             raise self._refused(table, f"the server can't give a table another primary key: {REBUILD}")
         if not all(found.column(name) for name in columns):
             raise self._refused(table, f"a column of the new key comes with the same statement: {REBUILD}")
-        listed = ", ".join(map(self._session.quoted, columns))
-        nulls = " OR ".join(f"{self._session.quoted(name)} IS NULL" for name in columns)
-        without = self._session.number(f"SELECT count(*) FROM {self._named(target)} WHERE {nulls}")
+        listed, nulls = self._listed(columns), self._nulls(columns)
+        deleted = self._session.quoted(self._deleted_column) if self._deleted_column is not None else "1 = 0"
+        without = self._session.number(
+            f"SELECT count(*) FROM {self._session.name_of(target)} WHERE ({nulls}) AND NOT ({deleted})"
+        )
         repeated = self._session.number(
-            f"SELECT coalesce(sum(n), 0) FROM (SELECT count(*) AS n FROM {self._named(target)} GROUP BY {listed} "
-            "HAVING count(*) > 1) AS repeated"
+            f"SELECT coalesce(sum(n), 0) FROM (SELECT count(*) AS n FROM {self._session.name_of(target)} WHERE NOT ({deleted}) "
+            f"GROUP BY {listed} HAVING count(*) > 1) AS repeated"
         )
         if without or repeated:
+            also = " (rows that are marked as deleted count, too)" if self._marker != self._deleted_column else ""
             raise self._refused(
                 table,
                 f"its rows can't have the key ({', '.join(columns)}): {without} have NULL in it, {repeated} have that of another "
-                f"row: {REBUILD}",
+                f"row{also}: {REBUILD}",
             )
+        if self._deleted_column is not None:
+            yield from self._outdated(target, columns, tuple(key), found.primary_key)
         key[:] = columns
 
         def set_key() -> None:
             self._session.set_key(target, columns)
 
         yield Step(f"{target}: PRIMARY KEY ({', '.join(columns)})", set_key)
+
+    def _outdated(
+        self, target: Relation, columns: Sequence[str], key: Sequence[str], key_before: Sequence[str]
+    ) -> Iterator[Step]:
+        """Remove deleted rows that can't stay under the key *columns*: they lack a value for it, or another row has theirs, one
+        that is there or was deleted later. Until then *key* identifies rows, by the names before the statement *key_before*."""
+        deleted = self._session.quoted(self._deleted_column or "")
+        version = self._session.quoted(self._dialect.fit(self._config.commit_ts_column))
+
+        def outdated(own: Sequence[str]) -> str:
+            rank = f"PARTITION BY {self._listed(columns)} ORDER BY {deleted}, {version} DESC, {self._listed(own)}"
+            table = self._session.name_of(target)
+            ranked = f"SELECT {self._listed(own)}, row_number() OVER ({rank}) AS _rank_of_row FROM {table}"
+            return (
+                f"{deleted} AND ({self._nulls(columns)} OR ({self._listed(own)}) IN "
+                f"(SELECT {self._listed(own)} FROM ({ranked}) AS ranked WHERE _rank_of_row > 1))"
+            )
+
+        rows = self._session.number(
+            f"SELECT count(*) FROM {self._session.name_of(target)} WHERE {outdated(key_before)}"
+        )
+        if rows:
+            statement = f"DELETE FROM {self._session.name_of(target)} WHERE {outdated(key)}"
+            text = f"{target}: DELETE of {rows} deleted rows without a value of their own for ({', '.join(columns)})"
+            yield Step(text, lambda: self._session.run(statement))
+
+    def _listed(self, columns: Sequence[str]) -> str:
+        return ", ".join(map(self._session.quoted, columns))
+
+    def _nulls(self, columns: Sequence[str]) -> str:
+        """A condition for rows with NULL in one of *columns*."""
+        return " OR ".join(f"{self._session.quoted(name)} IS NULL" for name in columns)
 
     def _emptying(self, target: Relation) -> Step:
         column = self._dialect.fit(self._config.commit_ts_column)
@@ -439,6 +557,9 @@ class _Planner:
                 yield self._dropping(source)
                 continue
             names[source] = self._target(new)
+            reason = self._session.why_name_stays(source, names[source])
+            if reason is not None:
+                raise self._refused(old, f"{reason}: {REBUILD}")
         for old, new in self._renames.items():
             if new in self._tables:
                 self._require_old_mirror(new, old, wanted)
@@ -498,9 +619,6 @@ class _Planner:
         fitted = self._dialect.fit_column(name)
         return next((each for each in names if folded(each) == folded(fitted)), fitted)
 
-    def _named(self, target: Relation) -> str:
-        return f"{self._session.quoted(target.schema)}.{self._session.quoted(target.table)}"
-
     def _target(self, table: TableName) -> Relation:
         return target_of(self._config, self._dialect, table)
 
@@ -512,31 +630,6 @@ class _Planner:
 
 _FOLLOWED = frozenset(("column_narrowed", "key_changed", "truncated", "dropped"))
 """The kinds of ``BreakingChange`` that need nothing from the upstream, beside RENAME TABLE."""
-
-
-def unfit(column: str, column_type: ColumnType) -> str:
-    """A condition, in SQL that all databases read, for values of *column* (quoted) that ``schemas.changes.narrows`` to
-    *column_type* does not leave as they are."""
-    if column_type.base in INTEGER_TYPES:
-        low, high = integer_range(column_type)
-        return f"{column} < {low} OR {column} > {high}"
-    if column_type.base == "decimal":
-        digits, scale = column_type.length or 0, column_type.scale or 0
-        negative = f" OR {column} < 0" if column_type.unsigned else ""
-        return f"round({column}, {scale}) <> {column} OR abs({column}) >= 1{'0' * (digits - scale)}{negative}"
-    if column_type.base in _MAX_BYTES:
-        return f"octet_length({column}) > {_MAX_BYTES[column_type.base]}"
-    if column_type.base == "varbinary":
-        return f"octet_length({column}) > {column_type.length or 0}"
-    padded = f" OR right({column}, 1) = ' '" if column_type.base == "char" else ""
-    return f"char_length({column}) > {column_type.length or 0}{padded}"
-
-
-_MAX_BYTES = {
-    f"{size}{kind}": limit
-    for kind in ("text", "blob")
-    for size, limit in {"tiny": (1 << 8) - 1, "": (1 << 16) - 1, "medium": (1 << 24) - 1, "long": (1 << 32) - 1}.items()
-}
 
 
 def _renames(ddl: StoppingDdl) -> dict[TableName, TableName]:

@@ -9,14 +9,14 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
-from ticdc_replay.targets.base import HeldTable, Load, StoppedLoad, TableReport
+from ticdc_replay.targets.base import AppliedRun, HeldTable, Load, StoppedLoad, TableReport
 from ticdc_replay.targets.generations import Mark
 from ticdc_replay.targets.mirror.planning.tables import ColumnMove, KnownColumn, Relation, TableState
 
@@ -119,6 +119,16 @@ class Ledger(ABC):
             return None
         return msgspec.structs.replace(report, outcome="done_before")
 
+    @abstractmethod
+    def runs_of(self, target: Relation, window: Window) -> Iterable[str]:
+        """The runs that have applied *window* to *target*, or were stopped after it."""
+
+    def find_same_base(self, target: Relation, window: Window, content: str) -> TableReport | None:
+        """The report of the load that applied a base of *window* with *content* to *target*, and set no row aside; None where
+        none did, or not to its end."""
+        reports = (self.find_done(target, window, run) for run in self.runs_of(target, window))
+        return next((each for each in reports if each and each.content == content and not each.quarantined), None)
+
     def find_stopped(self, target: Relation, window: Window, run_hash: str) -> TableReport | None:
         """The report of the load of this run and window that DDL at the window's end stopped; None if there is none, or
         a later one ended."""
@@ -168,3 +178,15 @@ class Ledger(ABC):
     @abstractmethod
     def forget_drops(self, mirror: MirrorPlaces) -> None:
         """Let no note made so far count for *mirror*."""
+
+
+class SwappingLedger(Ledger):
+    """A ledger of mirrors that can be filled anew beside themselves (``beside``)."""
+
+    @abstractmethod
+    def applied_runs(self, target: Relation) -> Sequence[AppliedRun]:
+        """The runs that were applied to *target*, also those whose loads were stopped, in order of their windows."""
+
+    @abstractmethod
+    def forget_place(self, place: str) -> None:
+        """Forget the marks of loads in *place* (``marks.place_of``), and the databases that they dropped."""

@@ -28,7 +28,14 @@ from ticdc_replay.targets.mirror.planning.section import MirrorSection
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan, plan_table, target_of
 from ticdc_replay.targets.mirror.planning.window_ddl import Floor, first_floor
 from ticdc_replay.targets.mirror.session import Session
-from ticdc_replay.targets.mirror.staging import StageResult, StageTask, stage_tasks, staged_by, stages_of
+from ticdc_replay.targets.mirror.staging import (
+    StageResult,
+    StageTask,
+    notes_of,
+    stage_tasks,
+    staged_by,
+    stages_of,
+)
 from ticdc_replay.targets.mirror.stops import Pending
 from ticdc_replay.targets.mirror.upkeep import Config, KeptMirror
 
@@ -84,7 +91,12 @@ class DatabaseMirror(KeptMirror[Config]):
                 done, pending = stops.begin(session, load, keyed, self.config.same_upstream_as)
                 reports |= done
                 newer = marks.leave(session, load, self.config, self.dialect, [entry.plan for entry in pending])
-                groups = fold_groups(load, {entry.plan.source: entry.plan.versions for entry in pending}, SMALL_ROWS)
+                groups = fold_groups(
+                    load,
+                    {entry.plan.source: entry.plan.versions for entry in pending},
+                    SMALL_ROWS,
+                    all_rows_of={entry.plan.source for entry in pending if entry.direct is not None},
+                )
                 by_table = {group.fold.table: group for group in groups}
                 tasks = stage_tasks(
                     load,
@@ -96,14 +108,25 @@ class DatabaseMirror(KeptMirror[Config]):
                     ],
                     self.writers,
                 )
+                direct = session.direct
+                if direct is not None and any(task.notes is not None for task in tasks):
+                    direct.make_notes(load, notes_of(load))
                 for entry in pending:
-                    session.make_staging(load, entry.plan, _defaults(entry), stages_of(entry.plan, tasks))
+                    stages = stages_of(entry.plan, tasks)
+                    if direct is not None and entry.direct is not None:
+                        for name in stages:
+                            direct.make(load, entry.plan.target, entry.direct, name)
+                    else:
+                        session.make_staging(load, entry.plan, _defaults(entry), stages)
                 session.commit()
             with found_last_versions(load, groups, execute), _telling_layouts(load, pending):
                 results = execute(self.stage, tasks, f"stage into {self.config.name}")
             for entry in pending:
                 staged = staged_by(load, entry.plan, tasks, results)
                 reports[entry.plan.source] = commit_table(session, load, entry.plan, staged, newer, self.config)
+            if direct is not None and any(task.notes is not None for task in tasks):
+                with session.translated("drop what tasks noted"):
+                    direct.drop_notes(notes_of(load))
             stops.stop_at_the_end(load, [entry.plan for entry in pending], reports)
             with session.translated("read the ledger"):
                 others = session.ledger.other_runs(load)

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 import msgspec
 
 from ticdc_replay.targets.base import Load
+from ticdc_replay.targets.mirror.direct import Direct
 from ticdc_replay.targets.mirror.ledger import Ledger
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import (
@@ -38,6 +39,8 @@ class Session(ABC):
     """Its methods raise the errors of the database's driver; ``translated`` makes them those of the library."""
 
     ledger: Ledger
+    direct: Direct | None = None
+    """How rows of a base get into the table that becomes the mirror; None where they are always merged."""
 
     @abstractmethod
     def translated(self, doing: str) -> AbstractContextManager[None]:

@@ -12,7 +12,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.targets.base import AppliedRun, HeldTable, Load, StoppedLoad, TableReport
 from ticdc_replay.targets.generations import Mark, wants_any
-from ticdc_replay.targets.mirror.ledger import Ledger
+from ticdc_replay.targets.mirror.ledger import SwappingLedger
 from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
 from ticdc_replay.targets.mirror.planning.tables import (
     ColumnEvent,
@@ -35,7 +35,7 @@ _TABLES_OF_TARGETS: tuple[LiteralString, ...] = (
 )
 
 
-class SqlLedger(Ledger):
+class SqlLedger(SwappingLedger):
     """The tables ``tables``, ``columns``, ``added_columns``, ``column_events``, ``soft_deletes`` and ``ledger``."""
 
     report_text: ClassVar[LiteralString]
@@ -308,7 +308,6 @@ class SqlLedger(Ledger):
         )
 
     def applied_runs(self, target: Relation) -> list[AppliedRun]:
-        """The runs that were applied to *target*, also those whose loads were stopped, in order of their windows."""
         rows = self._execute(
             "SELECT from_ts, to_ts, run_hash, "
             + self.report_text
@@ -364,7 +363,6 @@ class SqlLedger(Ledger):
                 self._execute("UPDATE {schema}.generations SET mirror_schema = %s" + key, [old, new, *own])
 
     def forget_place(self, place: str) -> None:
-        """Forget the marks of loads in *place* (``marks.place_of``), and the databases that they dropped."""
         for table in ("generations", "dropped_databases"):
             self._execute("DELETE FROM {schema}." + table + " WHERE mirror_schema = %s", [place])
 

@@ -3,6 +3,7 @@ that the target can't hold into quarantine."""
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -68,10 +69,12 @@ class Stager:
             report_done(self._files)
 
     def _file_batches(self, piece: StagePiece, number: int, name: str, place: Place | None) -> Iterator[pa.RecordBatch]:
-        positions = self._last_versions.positions(piece.fold, number)
-        if len(positions) == 0:
+        positions = None if piece.fold.takes_all else self._last_versions.positions(piece.fold, number)
+        if positions is not None and len(positions) == 0:
             return
         with pq.ParquetFile(f"{self._root}/{name}", filesystem=self._filesystem) as file:
+            if positions is None:
+                positions = np.arange(file.metadata.num_rows)
             columns = columns_to_read(piece, whole=self._whole)
             for batch in winning_rows(file, positions, batch_rows(file.metadata), columns):
                 rows, refused = stage_rows(batch, piece, self._dialect, self._check_json, whole=self._whole)

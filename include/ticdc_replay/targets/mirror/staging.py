@@ -8,8 +8,8 @@ import msgspec
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import Load, StoreAddress
 from ticdc_replay.targets.last_versions import FoldFile, FoldGroup
-from ticdc_replay.targets.mirror.planning.staged_rows import StagePiece
-from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
+from ticdc_replay.targets.mirror.planning.staged_rows import StageColumn, StagePiece
+from ticdc_replay.targets.mirror.planning.table_plan import PlannedPiece, TablePlan
 
 MIN_TASK_BYTES = 4 * 1024 * 1024
 """Below this size of Parquet one more connection costs more than it saves."""
@@ -31,6 +31,14 @@ class StageTask(msgspec.Struct, frozen=True, kw_only=True):
     pieces: tuple[StagePiece, ...]
     whole: bool = False
     """Whether a delete is staged with all that its event has of the row."""
+    notes: str | None = None
+    """The table that has the results of tasks that ended, each in one transaction with its rows: where a piece goes into a
+    table that other tasks fill, too (``direct``), a task must not run twice."""
+
+    @property
+    def own_stages(self) -> list[str]:
+        """The staging tables that no other task fills."""
+        return sorted({piece.stage for piece in self.pieces if piece.version_column is None})
 
     @property
     def size(self) -> int:
@@ -58,12 +66,19 @@ class Staged(msgspec.Struct, frozen=True):
 
     stages: tuple[str, ...]
     """Staging tables; none where the window has no rows of the table, only DDL."""
+    is_direct: bool
+    """Whether the one staging table is what becomes the mirror (``direct``)."""
     events: int
     keys: int
     quarantined: int
     quarantine_files: tuple[str, ...]
     first_ts: int
     last_ts: int
+
+
+def notes_of(load: Load) -> str:
+    """``StageTask.notes`` of an attempt."""
+    return f"stage_{load.attempt}_tasks"
 
 
 class _Unit(msgspec.Struct, frozen=True):
@@ -98,6 +113,7 @@ def stage_tasks(load: Load, destination: object, tables: Sequence[Table], writer
             quarantine=f"{load.folder}/quarantine/{number:03d}.parquet" if load.quarantine_values else None,
             pieces=_pieces(load, tables, share, number),
             whole=any(plan.deleted_column is not None for plan, _ in tables),
+            notes=notes_of(load) if any(tables[unit.table][1].fold.takes_all for unit in share) else None,
         )
         for number, share in enumerate(shares)
         if share
@@ -124,17 +140,25 @@ def _pieces(load: Load, tables: Sequence[Table], share: Sequence[_Unit], task: i
     for (number, version), numbers in by_version.items():
         plan, group = tables[number]
         planned = next(piece for piece in plan.pieces if piece.version.version == version)
+        is_direct = group.fold.takes_all
         pieces.append(
             StagePiece(
-                stage=f"stage_{load.attempt}_{number}_{task}",
+                stage=f"stage_{load.attempt}_{number}" if is_direct else f"stage_{load.attempt}_{number}_{task}",
                 version=version,
-                columns=planned.columns,
+                columns=direct_columns(plan, planned) if is_direct else planned.columns,
                 fold=group.fold,
                 numbers=tuple(numbers),
                 lacking=planned.lacking,
+                version_column=plan.version_column if is_direct else None,
             )
         )
     return tuple(pieces)
+
+
+def direct_columns(plan: TablePlan, planned: PlannedPiece) -> tuple[StageColumn, ...]:
+    """The columns of *planned*, staged under their names in the mirror."""
+    names = {column.staged: column.target for column in plan.columns}
+    return tuple(msgspec.structs.replace(column, staged=names[column.staged]) for column in planned.columns)
 
 
 def stages_of(plan: TablePlan, tasks: Sequence[StageTask]) -> list[str]:
@@ -149,6 +173,12 @@ def staged_by(load: Load, plan: TablePlan, tasks: Sequence[StageTask], results: 
     extents = [load.index.extent_of(version) for version in plan.versions]
     return Staged(
         stages=tuple(stages_of(plan, tasks)),
+        is_direct=any(
+            piece.version_column is not None
+            for task in tasks
+            for piece in task.pieces
+            if piece.fold.table == plan.source
+        ),
         events=sum(file.rows for file in files) + plan.below_floor,
         keys=sum(piece.staged for piece in pieces),
         quarantined=sum(piece.quarantined for piece in pieces),

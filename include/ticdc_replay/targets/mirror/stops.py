@@ -15,7 +15,7 @@ from ticdc_replay.targets.mirror import base, emptying
 from ticdc_replay.targets.mirror.planning import differences, moved_columns
 from ticdc_replay.targets.mirror.planning.section import MirrorSection
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
-from ticdc_replay.targets.mirror.planning.tables import TableState
+from ticdc_replay.targets.mirror.planning.tables import MakeTable, TableState
 from ticdc_replay.targets.mirror.session import Session
 
 log = logging.getLogger(__name__)
@@ -26,6 +26,8 @@ class Pending(msgspec.Struct, frozen=True):
 
     plan: TablePlan
     state: TableState | None
+    direct: MakeTable | None = None
+    """What makes the mirror, where a base's rows are put into the table that becomes it (``base.is_direct``)."""
 
 
 def begin(
@@ -44,9 +46,7 @@ def begin(
             differences.refuse_others(plan.target, observed.state, load.index.pipeline, same_upstream)
             differences.refuse_other_deletes(plan.target, plan.source, observed.state, plan.deleted_column)
         differences.refuse_lost(plan, observed)
-        report = None
-        if not load.reload:
-            report = session.ledger.find_done(plan.target, load.index.window, load.index.run_hash)
+        report = base.find_done(session, load, plan)
         if report is not None:
             done[plan.source] = report
             continue
@@ -82,7 +82,9 @@ def begin(
                 for step in steps
                 if step.text
             ]
-        pending.append(Pending(plan, observed.state))
+        makes = [step.action for step in steps if isinstance(step.action, MakeTable)]
+        is_direct = session.direct is not None and bool(makes) and base.is_direct(load, plan, observed)
+        pending.append(Pending(plan, observed.state, makes[0] if is_direct else None))
     if stops or earlier:
         stops += [line for plan in plans for line in plan.last_stops]
         raise PolicyStopError(
@@ -121,8 +123,8 @@ def _numbered(*steps: str) -> str:
 
 
 _FOLLOW = (
-    "Do to each mirror table what its line says. In a database, `ticdc-replay mirror follow <pipeline> <table>` does this and "
-    "the next step, where the upstream is not needed."
+    "Do to each mirror table what its line says. `ticdc-replay mirror follow <pipeline> <table>` does this and the next step, "
+    "where the upstream is not needed."
 )
 _BELOW_FLOOR = "rows from before it are not applied once the floor is raised."
 _RAISE_FLOOR = "ticdc-replay mirror floor <pipeline> <table> --at <TSO>"

@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 import msgspec
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
-from ticdc_replay.domain.errors import TransientError
+from ticdc_replay import mysql_protocol
+from ticdc_replay.domain.errors import PermanentError, TransientError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.large_messages import source_statements as statements
 from ticdc_replay.large_messages.source_statements import Statement
@@ -16,6 +17,7 @@ from ticdc_replay.mysql_protocol import quoted
 from ticdc_replay.targets.mirror.comparison import Comparisons, MirrorTable
 from ticdc_replay.targets.mirror.planning.tables import Relation
 from ticdc_replay.targets.mysql.errors import Errors, is_lost, translate
+from ticdc_replay.targets.mysql.server import MysqlConnection
 from ticdc_replay.targets.mysql.settings import MysqlSettings
 from ticdc_replay.verify.forms import Form
 from ticdc_replay.verify.mysql import MySqlColumn, MySqlSide
@@ -36,6 +38,8 @@ _FORMS = {
     "bit": {Form.INTEGER},
     "decimal": {Form.DECIMAL},
 }
+_NO_FUNCTION = frozenset({1046, 1305})
+"""It is looked for in the session's database, which there is none of."""
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _DIGITS = re.compile(r"(?:datetime|timestamp|time)\((\d)\)")
 _SCALE = re.compile(r"decimal\(\d+,(\d+)\)")
@@ -73,7 +77,9 @@ class MysqlComparisons(Comparisons):
         """The rows of *statement*, cells as the bytes that the server sent; *doing* says in errors what it is for."""
         try:
             if self._connection is None:
-                self._connection = self._settings.connect_reading(statements.SESSION)
+                connection = self._settings.connect_reading(statements.SESSION)
+                _require_md5(connection)
+                self._connection = connection
             with self._connection.cursor() as cursor:
                 cursor.execute(statement.sql, statement.parameters)
                 rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
@@ -85,6 +91,19 @@ class MysqlComparisons(Comparisons):
         if is_lost(error):
             self._connection = None
         raise translate(error, doing, self._settings.conn_id) from error
+
+
+def _require_md5(connection: MysqlConnection) -> None:
+    """Raise PermanentError if the server has no function MD5: since 9.6, MySQL has it in a component."""
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute("SELECT MD5('')")
+        except Errors as error:
+            if mysql_protocol.code_and_text(error)[0] not in _NO_FUNCTION:
+                raise
+            raise PermanentError(
+                "the server has no function MD5, which comparisons need: INSTALL COMPONENT 'file://component_classic_hashing'"
+            ) from error
 
 
 class MysqlMirrorSide(MySqlSide, MirrorSide):

@@ -6,8 +6,8 @@ from functools import cached_property
 
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.targets.base import Load, Target
+from ticdc_replay.targets.mirror.marks import place_of
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
-from ticdc_replay.targets.mirror.session import Session
 from ticdc_replay.targets.mysql import ledger_tables, staging
 from ticdc_replay.targets.mysql.dialect import DIALECT, FOLDING_DIALECT
 from ticdc_replay.targets.mysql.errors import translated
@@ -41,14 +41,19 @@ class MysqlDatabase(Target[MysqlTarget]):
         with translated(doing, settings.conn_id), closing(settings.connect()) as connection:
             server = look(connection)
             ledger_tables.create(connection, server)
-            yield MysqlSession(connection, server, settings.conn_id)
+            session = MysqlSession(connection, server, settings.conn_id)
+            session.end_swaps(place_of(self.config, self.dialect))
+            yield session
             connection.commit()
 
     @contextmanager
-    def attempt(self, load: Load) -> Iterator[Session]:
+    def attempt(self, load: Load) -> Iterator[MysqlSession]:
         settings = self.settings
         with staging.attempt(settings, load) as (connection, server):
-            yield MysqlSession(connection, server, settings.conn_id, self.config.rows_per_commit)
+            session = MysqlSession(connection, server, settings.conn_id, self.config.rows_per_commit)
+            with session.translated("end a swap that broke"):
+                session.end_swaps(place_of(self.config, self.dialect))
+            yield session
 
     @property
     def settings(self) -> MysqlSettings:

@@ -13,6 +13,7 @@ Errors = (pymysql.err.MySQLError, OSError)
 
 LOCK_TIMEOUT = 1205
 NULL_IN_KEY = 1048
+SAME_KEY = 1062
 _LOST = frozenset({2006, 2013, 2055, 4031, 1053, 1927})
 _TRANSIENT = frozenset(
     {

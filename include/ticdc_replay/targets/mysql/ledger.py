@@ -90,6 +90,11 @@ class MysqlLedger(BegunLoads, SqlLedger):
         row = self._first("SELECT content FROM {schema}.swaps " + _OF_TARGET, _place(target))
         return msgspec.json.decode(row[0], type=Swap) if row is not None else None
 
+    def begun_swaps(self, place: str) -> list[Swap]:
+        """The swaps of mirrors of *place* that are decided and may not be done."""
+        swaps = [msgspec.json.decode(row[0], type=Swap) for row in self._execute("SELECT content FROM {schema}.swaps")]
+        return [swap for swap in swaps if swap.place == place]
+
     def end_swap(self, swap: Swap) -> None:
         """Note that *swap* is done."""
         self._execute("DELETE FROM {schema}.swaps " + _OF_TARGET, _place(swap.old))

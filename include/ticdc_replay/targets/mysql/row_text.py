@@ -3,8 +3,6 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ticdc_replay.targets.mirror.planning.staged_rows import PUT, VERSION
-
 _ESCAPED = (("\\", "\\\\"), ("\0", "\\0"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"), ("'", "\\'"))
 """What stands for characters that would end a field, in both kinds of text. The first one must come first."""
 
@@ -20,9 +18,9 @@ def load_data(rows: pa.RecordBatch) -> memoryview:
 def values(rows: pa.RecordBatch) -> list[bytes]:
     """Each of *rows* as ``(…)`` of an INSERT."""
     cells = []
-    for name, array in zip(rows.schema.names, rows.columns, strict=True):
+    for array in rows.columns:
         text = _bytes(array)
-        if name not in (VERSION, PUT):
+        if _is_text(array):
             introducer = b"_binary'" if pa.types.is_large_binary(array.type) else b"'"
             text = _joined(introducer, text, b"'", by=b"")
         cells.append(pc.fill_null(text, b"NULL"))
@@ -40,13 +38,18 @@ def _bytes(array: pa.Array) -> pa.Array:
     """Cells as escaped bytes, null where they are."""
     if pa.types.is_boolean(array.type):
         array = array.cast(pa.int8())
-    if not (pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)):
+    if not _is_text(array):
         return array.cast(pa.string()).cast(pa.large_binary())
     array = array.cast(pa.large_binary())
     for character, escaped in _ESCAPED:
         if pc.any(pc.match_substring(array, character)).as_py():
             array = pc.replace_substring(array, character, escaped)
     return array
+
+
+def _is_text(array: pa.Array) -> bool:
+    """Whether it has cells of a row; version and mark are numbers."""
+    return bool(pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type))
 
 
 def _whole(lines: pa.Array) -> memoryview:

@@ -6,6 +6,8 @@ import pymysql
 
 from ticdc_replay.domain.errors import TargetMismatchError
 
+TIDB_ROWS_PER_COMMIT = 100_000
+"""TiDB keeps a transaction in memory: 100 MB by default, and each key and row takes more there than in staging."""
 _CANDIDATES = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
 """Collations of MariaDB, and of MySQL and TiDB, that tell any two texts apart, trailing spaces too. MariaDB 11.4 has the
 second name for one that does not."""

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
-from ticdc_replay import mysql_protocol
-from ticdc_replay.domain.errors import CommitStateUnknownError, TargetMismatchError, TransientError
+from ticdc_replay.domain.errors import CommitStateUnknownError, TransientError
 from ticdc_replay.mysql_protocol import identifier
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.mirror.begun_changes import BegunChange, as_if_ended
@@ -30,26 +29,23 @@ from ticdc_replay.targets.mirror.staging import Staged
 from ticdc_replay.targets.mysql import ledger_tables, locks, staging
 from ticdc_replay.targets.mysql import swap as tables_swap
 from ticdc_replay.targets.mysql.dialect import literal_of
+from ticdc_replay.targets.mysql.direct import MysqlDirect
 from ticdc_replay.targets.mysql.errors import Errors, is_lost, translate, translated
 from ticdc_replay.targets.mysql.ledger import MysqlLedger
 from ticdc_replay.targets.mysql.merge import merge
-from ticdc_replay.targets.mysql.server import MysqlConnection, Server
+from ticdc_replay.targets.mysql.server import TIDB_ROWS_PER_COMMIT, MysqlConnection, Server
 from ticdc_replay.targets.mysql.tables import (
     changed_type,
     find_table,
     indexes_on,
     is_long,
+    needing_room,
     set_key_statement,
     sql_of,
     statement_of,
 )
 
 log = logging.getLogger(__name__)
-
-TIDB_ROWS_PER_COMMIT = 100_000
-"""TiDB keeps a transaction in memory: 100 MB by default, and each key and row takes more there than in staging."""
-_NO_ROOM = frozenset({1117, 1118, 1071, 1074})
-"""Columns, bytes of a row, bytes of a key: more than a table may have."""
 
 
 class MysqlSession(FollowingSession, SwappingSession):
@@ -62,6 +58,8 @@ class MysqlSession(FollowingSession, SwappingSession):
         self, connection: MysqlConnection, server: Server, conn_id: str, rows_per_commit: int | None = None
     ) -> None:
         self.ledger = MysqlLedger(connection)
+        # Tasks fill such a table in one transaction each, and TiDB keeps transactions in memory.
+        self.direct = None if server.is_tidb else MysqlDirect(connection, server, self._require_locks)
         self.connection = connection
         self.server = server
         self._conn_id = conn_id
@@ -107,7 +105,18 @@ class MysqlSession(FollowingSession, SwappingSession):
 
     def lock_table(self, target: Relation) -> None:
         """A swap that broke is done first, so that whoever writes finds the new table with its own ledger."""
-        self._lock(f"table {target}", f"another load has held {target}")
+        self._lock(_lock_of(target), f"another load has held {target}")
+        self._end_swap_of(target)
+
+    def end_swaps(self, place: str) -> None:
+        """End the swaps of mirrors of *place* that broke, but for one that somebody is at. What is read from now on is of the
+        new mirror, which may have another form than the old one."""
+        for swap in self.ledger.begun_swaps(place):
+            with locks.locked(self.connection, _lock_of(swap.old), 0) as held:
+                if held:
+                    self._end_swap_of(swap.old)
+
+    def _end_swap_of(self, target: Relation) -> None:
         begun = self.ledger.begun_swap(target)
         if begun is not None:
             self._end(begun)
@@ -214,6 +223,9 @@ class MysqlSession(FollowingSession, SwappingSession):
             row = cursor.fetchone()
         return int(row[0]) if row is not None else 0
 
+    def run(self, statement: str) -> None:
+        self._run(statement)
+
     def set_key(self, target: Relation, key: Sequence[str]) -> None:
         found = find_table(self.connection, self.server, target)
         assert found is not None, "a key is changed where the table is"
@@ -257,16 +269,8 @@ class MysqlSession(FollowingSession, SwappingSession):
     def _alter(self, target: Relation, step: MirrorStep, found: FoundTable | None) -> None:
         state = self.ledger.state_of(target)
         fills = {name: column.fill for name, column in state.added_columns.items()} if state is not None else {}
-        try:
+        with needing_room(target, step.text):
             self._run(statement_of(self.server, target, step.action, found, fills.get))
-        except Errors as error:
-            code, text = mysql_protocol.code_and_text(error)
-            if code not in _NO_ROOM:
-                raise
-            raise TargetMismatchError(
-                f"{target} has no room for {step.text or 'what the window needs'}: {text}. Leave columns out by a column "
-                "selector of the changefeed; or load the table into a parquet target, and take it out of `tables` for this one"
-            ) from error
 
     def make_staging(self, load: Load, plan: TablePlan, defaults: Mapping[str, str], names: Sequence[str]) -> None:
         staging.make_staging(self.connection, self.server, load, plan, defaults, names)
@@ -305,7 +309,7 @@ class MysqlSession(FollowingSession, SwappingSession):
         return tables_swap.copy_indexes(self.connection, old, new)
 
     def swap(self, swap: Swap) -> None:
-        """It is decided once it is written down: RENAME TABLE and the ledger's transaction follow, here or in ``lock_table``."""
+        """It is decided once it is written down. RENAME TABLE and the ledger's part follow, here or in the next session."""
         self.ledger.begin_swap(swap)
         self._require_locks()
         self.connection.commit()
@@ -327,3 +331,7 @@ class MysqlSession(FollowingSession, SwappingSession):
     def _run(self, statement: str) -> int:
         with self.connection.cursor() as cursor:
             return int(cursor.execute(statement))
+
+
+def _lock_of(target: Relation) -> str:
+    return f"table {target}"

@@ -75,13 +75,19 @@ def make_tables(
     columns = [f"{NUMBER} bigint NOT NULL AUTO_INCREMENT PRIMARY KEY"]
     columns += [definition(server, column) for column in fitting(staged)]
     columns += [f"{VERSION} bigint NOT NULL", f"{identifier(PUT)} boolean NOT NULL"]
+    for name in names:
+        statement = f"CREATE TABLE {stage_name(name)} ({', '.join(columns)}) ENGINE = InnoDB {of_texts(server)}"
+        make_table(connection, load, target, name, statement)
+
+
+def make_table(connection: MysqlConnection, load: Load, target: Relation, name: str, statement: str) -> None:
+    """Make the staging table *name* for *target* by *statement*."""
     with connection.cursor() as cursor:
-        for name in names:
-            cursor.execute(
-                f"INSERT INTO {_STAGING} (name, attempt, target_schema, target_table) VALUES (%s, %s, %s, %s)",
-                (name, load.attempt, target.schema, target.table),
-            )
-            cursor.execute(f"CREATE TABLE {stage_name(name)} ({', '.join(columns)}) ENGINE = InnoDB {of_texts(server)}")
+        cursor.execute(
+            f"INSERT INTO {_STAGING} (name, attempt, target_schema, target_table) VALUES (%s, %s, %s, %s)",
+            (name, load.attempt, target.schema, target.table),
+        )
+        cursor.execute(statement)
 
 
 def stage_name(name: str) -> str:

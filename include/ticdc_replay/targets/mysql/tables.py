@@ -1,10 +1,12 @@
 """Tables in MySQL, TiDB and MariaDB: what the catalogue has of one, and the statements that change one."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
+from ticdc_replay import mysql_protocol
 from ticdc_replay.domain.errors import TargetMismatchError
 from ticdc_replay.mysql_protocol import identifier
 from ticdc_replay.targets.mirror.planning.tables import (
@@ -22,6 +24,7 @@ from ticdc_replay.targets.mirror.planning.tables import (
     RemoveColumn,
     RenameColumn,
 )
+from ticdc_replay.targets.mysql.errors import Errors
 from ticdc_replay.targets.mysql.ledger_tables import of_texts
 from ticdc_replay.targets.mysql.server import MysqlConnection, Server
 from ticdc_replay.targets.mysql.types import spelled
@@ -43,6 +46,8 @@ _TEXTS = ("varchar", "longtext")
 _LONG = {"varchar": "longtext", "varbinary": "longblob"}
 _ROW_BYTES = 65_000
 """Of the 65,535 that the columns of a row may declare, without those that lie apart."""
+_NO_ROOM = frozenset({1117, 1118, 1071, 1074})
+"""Columns, bytes of a row, bytes of a key: more than a table may have."""
 _INDEX_PREFIX = 191
 """Characters or bytes of a long column in an index that is not unique."""
 _FIRST_TIMESTAMP = "'1970-01-01 00:00:01'"
@@ -127,15 +132,29 @@ def statement_of(
             return f"{table} RENAME COLUMN {identifier(name)} TO {identifier(to)}"
         case ChangeDefault(column=name, default=literal):
             type_name = next(column.type for column in columns if column.name == name)
-            shown = _default(server, type_name, literal)
-            if literal is None and is_long(type_name) and not server.is_tidb:
-                shown = "(NULL)"  # MySQL has no other default of such a type
-            return f"{table} ALTER COLUMN {identifier(name)} SET DEFAULT {shown}"
+            if is_long(type_name):  # MySQL refuses SET DEFAULT, even with a literal in brackets
+                return f"{table} MODIFY COLUMN {definition(server, ColumnDefinition(name, type_name, literal))}"
+            return f"{table} ALTER COLUMN {identifier(name)} SET DEFAULT {_default(server, type_name, literal)}"
         case FillColumn(column=name, fill=fill, version_column=version, until=until):
             return (
                 f"UPDATE {sql_of(target)} SET {identifier(name)} = {fill} "
                 f"WHERE {identifier(version)} <= {until} AND {identifier(name)} IS NULL"
             )
+
+
+@contextmanager
+def needing_room(target: Relation, what: str) -> Iterator[None]:
+    """Raises TargetMismatchError for *what* is done to *target*, if a table has no room for it."""
+    try:
+        yield
+    except Errors as error:
+        code, text = mysql_protocol.code_and_text(error)
+        if code not in _NO_ROOM:
+            raise
+        raise TargetMismatchError(
+            f"{target} has no room for {what or 'what the window needs'}: {text}. Leave columns out by a column "
+            "selector of the changefeed; or load the table into a parquet target, and take it out of `tables` for this one"
+        ) from error
 
 
 def set_key_statement(server: Server, target: Relation, found: FoundTable, key: Sequence[str]) -> str:

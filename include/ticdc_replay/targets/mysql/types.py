@@ -135,8 +135,8 @@ def staged_cells(cells: pa.Array, type_name: str) -> pa.Array:
         return pc.utf8_lpad(cells.cast(pa.string()), width=4, padding="0").cast(pa.large_string())
     if base == "date":
         return cells.cast(pa.large_string())
-    if base == "float":
-        cells = cells.cast(pa.float64())  # its text, read as 64 bits and rounded to 32, is the number again
+    if base in ("float", "double"):
+        cells = cells.cast(pa.float64())  # the text of 32 bits, read as 64, would be another number
     return cells.cast(staged_arrow_type(type_name))
 
 

@@ -7,7 +7,6 @@ from typing import ClassVar
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.targets.base import Load, Target
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
-from ticdc_replay.targets.mirror.session import Session
 from ticdc_replay.targets.postgres import ledger_tables, staging
 from ticdc_replay.targets.postgres.dialect import DIALECT
 from ticdc_replay.targets.postgres.errors import translated
@@ -38,7 +37,7 @@ class PostgresDatabase(Target[PostgresTarget]):
             connection.commit()
 
     @contextmanager
-    def attempt(self, load: Load) -> Iterator[Session]:
+    def attempt(self, load: Load) -> Iterator[PostgresSession]:
         settings = self.settings
         with staging.attempt(settings, load) as connection:
             yield PostgresSession(connection, settings.conn_id)

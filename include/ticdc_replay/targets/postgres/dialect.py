@@ -15,6 +15,7 @@ from ticdc_replay.targets.postgres.types import (
     entry_bytes,
     holds,
     pg_type,
+    stage_type,
     staged_arrow_type,
     staged_cells,
 )
@@ -70,6 +71,7 @@ DIALECT = Dialect(
     literal=literal,
     checks_of=checks_of,
     entry_bytes=entry_bytes,
+    stage_type=stage_type,
     staged_arrow_type=staged_arrow_type,
     staged_cells=staged_cells,
 )

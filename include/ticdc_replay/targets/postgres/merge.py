@@ -2,7 +2,7 @@
 are taken out and inserted again: an upsert would fail if a secondary unique value moves between rows."""
 
 from collections.abc import Iterable
-from functools import partial
+from functools import cached_property, partial
 from typing import ClassVar, LiteralString
 
 import msgspec
@@ -63,6 +63,7 @@ _DELETE = """
 DELETE FROM {target} t USING {folded} f
 WHERE {same_row} AND NOT f.{put} AND t.{version} < f.{new}
 """
+_HAS_DELETES = "SELECT EXISTS (SELECT FROM {folded} f WHERE NOT f.{put})"
 _REMOVE_TOMBSTONES = """
 DELETE FROM {tombstones} t USING {folded} f
 WHERE {same_row} AND t.{version} <= f.{new}
@@ -167,10 +168,19 @@ class _Merge:
         deleted = 0
         if not empty:
             self._run(_REPLACE)
-            deleted = self._run(_DELETE)
+            deleted = self._run(_DELETE) if self._has_deletes else 0
         self._run(_REMOVE_TOMBSTONES)
         upserted = self._insert_newer(_INSERT)
-        return upserted, deleted, self._run(_ADD_TOMBSTONES + _UNLESS_IN_MIRROR)
+        return upserted, deleted, self._add_tombstones(_ADD_TOMBSTONES + _UNLESS_IN_MIRROR)
+
+    @cached_property
+    def _has_deletes(self) -> bool:
+        """Whether any version is a delete: a join with the whole mirror for none would take as long as for all."""
+        row = self._connection.execute(sql.SQL(_HAS_DELETES).format(**self._parts)).fetchone()
+        return row is not None and bool(row[0])
+
+    def _add_tombstones(self, statement: LiteralString) -> int:
+        return self._run(statement) if self._has_deletes else 0
 
     def _insert_newer(self, statement: LiteralString) -> int:
         try:
@@ -186,12 +196,12 @@ class _Merge:
         """Merge versions that may be older than what the mirror or a tombstone has."""
         deleted = self._take_out()
         upserted = self._run(self._insert_any_age)
-        return upserted, deleted, self._run(_ADD_TOMBSTONES + _UNLESS_IN_MIRROR + _OR_LATER)
+        return upserted, deleted, self._add_tombstones(_ADD_TOMBSTONES + _UNLESS_IN_MIRROR + _OR_LATER)
 
     def _take_out(self) -> int:
         """Take out of the mirror, and of the tombstones, what versions of any age replace; how many rows deletes removed."""
         self._run(_REPLACE)
-        deleted = self._run(_DELETE)
+        deleted = self._run(_DELETE) if self._has_deletes else 0
         self._run(_REMOVE_TOMBSTONES + _OF_PUTS)
         return deleted
 

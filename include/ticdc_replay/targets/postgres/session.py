@@ -8,7 +8,7 @@ from typing import Any, ClassVar, LiteralString
 import psycopg
 from psycopg import sql
 
-from ticdc_replay.domain.errors import CommitStateUnknownError, TargetMismatchError
+from ticdc_replay.domain.errors import CommitStateUnknownError
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.mirror.beside import Swap, SwappingSession
 from ticdc_replay.targets.mirror.following import FollowingSession
@@ -18,11 +18,13 @@ from ticdc_replay.targets.mirror.session import Merged
 from ticdc_replay.targets.mirror.staging import Staged
 from ticdc_replay.targets.postgres import indexes, ledger_tables, staging
 from ticdc_replay.targets.postgres import swap as tables_swap
+from ticdc_replay.targets.postgres.direct import PostgresDirect
 from ticdc_replay.targets.postgres.errors import translate, translated
 from ticdc_replay.targets.postgres.ledger import PostgresLedger
 from ticdc_replay.targets.postgres.merge import merge
 from ticdc_replay.targets.postgres.tables import (
     find_table,
+    needing_room,
     rename_statements,
     set_key_statements,
     sql_of,
@@ -35,9 +37,11 @@ class PostgresSession(FollowingSession, SwappingSession):
     """Statements on *connection*, which errors call *conn_id*."""
 
     in_one_transaction: ClassVar[bool] = True
+    ledger: PostgresLedger
 
     def __init__(self, connection: psycopg.Connection[Any], conn_id: str) -> None:
         self.ledger = PostgresLedger(connection)
+        self.direct = PostgresDirect(connection)
         self.connection = connection
         self._conn_id = conn_id
 
@@ -114,13 +118,8 @@ class PostgresSession(FollowingSession, SwappingSession):
     def change(self, target: Relation, step: MirrorStep) -> list[str]:
         dropped: list[str] = []
         statement = statement_of(target, step.action)
-        try:
+        with needing_room(target, step.text):
             indexes.making_room(self.connection, dropped, partial(self.connection.execute, statement))
-        except psycopg.errors.ProgramLimitExceeded as error:
-            raise TargetMismatchError(
-                f"{target} has no room for {step.text or 'what the window needs'}: {error}. Leave columns out by a column "
-                "selector of the changefeed; or load the table into a parquet target, and take it out of `tables` for this one"
-            ) from error
         return dropped
 
     @property
@@ -133,6 +132,9 @@ class PostgresSession(FollowingSession, SwappingSession):
     def number(self, query: str) -> int:
         row = self.connection.execute(trusted(query)).fetchone()
         return int(row[0]) if row is not None else 0
+
+    def run(self, statement: str) -> None:
+        self.connection.execute(trusted(statement))
 
     def set_key(self, target: Relation, key: Sequence[str]) -> None:
         for statement in set_key_statements(self.connection, target, key):

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import adbc_driver_manager
+import msgspec
 import pyarrow as pa
 from adbc_driver_postgresql import dbapi
 
@@ -44,7 +45,7 @@ class _ServerRefusesValuesError(Exception):
 
 def stage(task: StageTask) -> StageResult:
     """Copy the rows of *task* into their staging tables; all of them, or none. May run twice, even at the same time:
-    each run empties its tables first, which waits for the other to end.
+    each run waits for the other to end, and empties its tables, or takes the result that the other has noted.
 
     Raises UnrepresentableValueError for a value the target can't hold, if policy stops; TransientError if it is away.
     """
@@ -84,14 +85,19 @@ class _Run:
         try:
             with self._settings.connect_bulk() as connection, connection.cursor() as cursor:
                 cursor.execute("BEGIN")
-                stages: dict[str, Any] = {piece.stage: piece for piece in self._task.pieces}
-                for stage in stages:
+                noted = self._noted(cursor)
+                if noted is not None:
+                    return noted
+                for stage in self._task.own_stages:
                     cursor.execute(f'TRUNCATE "{LEDGER_SCHEMA}"."{stage}"')
                 pieces = [self._stage_piece(cursor, piece) for piece in self._task.pieces]
                 cursor.execute(_SMALL_SAMPLE)
-                for stage, piece in stages.items():
-                    keys = ", ".join(self._stager.looked_up(piece))
+                stages: dict[str, Any] = {piece.stage: piece for piece in self._task.pieces}
+                for stage in self._task.own_stages:
+                    keys = ", ".join(self._stager.looked_up(stages[stage]))
                     cursor.execute(f'ANALYZE "{LEDGER_SCHEMA}"."{stage}" ({keys})')
+                result = StageResult(tuple(pieces), self._stager.close())
+                self._note(cursor, result)
                 cursor.execute("COMMIT")
         except adbc_driver_manager.Error as error:
             if self._failure is not None:
@@ -100,7 +106,24 @@ class _Run:
             if (error.sqlstate or "").startswith((_INVALID_DATA, _TOO_WIDE)):
                 raise _ServerRefusesValuesError(str(translated)) from error
             raise translated from error
-        return StageResult(tuple(pieces), self._stager.close())
+        return result
+
+    def _noted(self, cursor: dbapi.Cursor) -> StageResult | None:
+        """The result of a run of the task that ended well; a run that is going on is waited for."""
+        if self._task.notes is None:
+            return None
+        cursor.execute(f"SELECT pg_advisory_xact_lock(hashtextextended('{self._task.notes} {self._task.number}', 0))")
+        cursor.fetchall()
+        cursor.execute(f'SELECT result FROM "{LEDGER_SCHEMA}"."{self._task.notes}" WHERE task = {self._task.number}')
+        row = cursor.fetchone()
+        return msgspec.json.decode(row[0], type=StageResult) if row is not None else None
+
+    def _note(self, cursor: dbapi.Cursor, result: StageResult) -> None:
+        if self._task.notes is not None:
+            cursor.execute(
+                f'INSERT INTO "{LEDGER_SCHEMA}"."{self._task.notes}" (task, result) VALUES ({self._task.number}, $1)',
+                (msgspec.json.encode(result).decode(),),
+            )
 
     def _stage_piece(self, cursor: dbapi.Cursor, piece: Any) -> StagedPiece:
         self._stager.begin()

@@ -58,17 +58,21 @@ def make_tables(
     columns = [definition(ColumnDefinition(each.name, stage_type(each.type), each.default)) for each in wanted]
     columns.append(sql.SQL("{} bigint, {} boolean").format(sql.Identifier(VERSION), sql.Identifier(PUT)))
     for name in names:
-        connection.execute(
-            in_ledger(
-                "INSERT INTO {schema}.staging (name, attempt_lock, target_schema, target_table) VALUES (%s, %s, %s, %s)"
-            ),
-            [name, _lock_of(load), target.schema, target.table],
+        statement = sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(
+            sql.Identifier(LEDGER_SCHEMA, name), sql.SQL(", ").join(columns)
         )
-        connection.execute(
-            sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(
-                sql.Identifier(LEDGER_SCHEMA, name), sql.SQL(", ").join(columns)
-            )
-        )
+        make_table(connection, load, target, name, statement)
+
+
+def make_table(connection: PgConnection, load: Load, target: Relation, name: str, statement: sql.Composed) -> None:
+    """Make the staging table *name* for *target* by *statement*."""
+    connection.execute(
+        in_ledger(
+            "INSERT INTO {schema}.staging (name, attempt_lock, target_schema, target_table) VALUES (%s, %s, %s, %s)"
+        ),
+        [name, _lock_of(load), target.schema, target.table],
+    )
+    connection.execute(statement)
 
 
 def drop_staging(connection: PgConnection, names: Sequence[str]) -> None:

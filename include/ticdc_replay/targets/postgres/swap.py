@@ -7,7 +7,7 @@ from psycopg import sql
 
 from ticdc_replay.targets.mirror.beside import Swap
 from ticdc_replay.targets.mirror.planning.tables import Relation
-from ticdc_replay.targets.postgres.tables import PgConnection, sql_of
+from ticdc_replay.targets.postgres.tables import PgConnection, rename_statements, sql_of
 
 _OID: LiteralString = (
     "(SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
@@ -24,6 +24,9 @@ _DEPENDANTS: tuple[LiteralString, ...] = (
     "WHERE (conrelid = " + _OID + " AND contype IN ('f', 'c', 'x')) OR (confrelid = " + _OID + " AND contype = 'f')",
     "SELECT 'trigger ' || quote_ident(tgname) FROM pg_catalog.pg_trigger WHERE NOT tgisinternal AND tgrelid = " + _OID,
     "SELECT 'policy ' || quote_ident(polname) FROM pg_catalog.pg_policy WHERE polrelid = " + _OID,
+    "SELECT 'row level security' FROM pg_catalog.pg_class WHERE (relrowsecurity OR relforcerowsecurity) AND oid = "
+    + _OID,
+    "SELECT 'its replica identity' FROM pg_catalog.pg_class WHERE relreplident <> 'd' AND oid = " + _OID,
     "SELECT 'rule ' || quote_ident(rulename) FROM pg_catalog.pg_rewrite WHERE ev_class = " + _OID,
     "SELECT 'publication ' || quote_ident(p.pubname) FROM pg_catalog.pg_publication_rel r "
     "JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid WHERE r.prrelid = " + _OID,
@@ -90,15 +93,27 @@ def free_names(connection: PgConnection, table: Relation, schema: str) -> None:
 def swap_tables(connection: PgConnection, swap: Swap) -> None:
     """Drop the old table and its tombstones, and give the new ones their names; owner and grants stay, and no others
     come."""
-    grants = connection.execute(_GRANTS, _named(swap.old)).fetchall()
-    owner = connection.execute(_OWNER, _named(swap.old)).fetchone()
-    old, new = sql_of(swap.old), sql_of(swap.new)
+    take_place(connection, swap.old, swap.new)
+    connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql_of(swap.old_tombstones)))
+    connection.execute(
+        sql.SQL("ALTER TABLE IF EXISTS {} RENAME TO {}").format(
+            sql_of(swap.new_tombstones), sql.Identifier(swap.old_tombstones.table)
+        )
+    )
+
+
+def take_place(connection: PgConnection, replaced: Relation, table: Relation) -> None:
+    """Drop *replaced*, if it exists, and give *table* its name; owner and grants stay, and no others come."""
+    grants = connection.execute(_GRANTS, _named(replaced)).fetchall()
+    owner = connection.execute(_OWNER, _named(replaced)).fetchone()
+    old = sql_of(replaced)
     connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(old))
-    free_names(connection, swap.new, swap.old.schema)
-    connection.execute(sql.SQL("ALTER TABLE {} SET SCHEMA {}").format(new, sql.Identifier(swap.old.schema)))
-    if owner is not None and owner != connection.execute(_OWNER, _named(swap.old)).fetchone():
+    free_names(connection, table, replaced.schema)
+    for statement in rename_statements({table: replaced}):
+        connection.execute(statement)
+    if owner is not None and owner != connection.execute(_OWNER, _named(replaced)).fetchone():
         connection.execute(sql.SQL("ALTER TABLE {} OWNER TO {}").format(old, sql.Identifier(owner[0])))
-    by_default = connection.execute(_GRANTS, _named(swap.old)).fetchall()
+    by_default = connection.execute(_GRANTS, _named(replaced)).fetchall()
     for grantee in dict.fromkeys(grantee for _, grantee, _ in by_default) if owner is not None else ():
         role = sql.SQL("PUBLIC") if grantee is None else sql.Identifier(grantee)
         connection.execute(sql.SQL("REVOKE ALL ON {} FROM {}").format(old, role))
@@ -111,12 +126,6 @@ def swap_tables(connection: PgConnection, swap: Swap) -> None:
                 sql.SQL(" WITH GRANT OPTION" if grantable else ""),
             )
         )
-    connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql_of(swap.old_tombstones)))
-    connection.execute(
-        sql.SQL("ALTER TABLE IF EXISTS {} RENAME TO {}").format(
-            sql_of(swap.new_tombstones), sql.Identifier(swap.old_tombstones.table)
-        )
-    )
 
 
 def _named(relation: Relation) -> dict[str, str]:

@@ -1,11 +1,13 @@
 """Tables in PostgreSQL: what its catalogue has of one, and the statements that change one."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
+from ticdc_replay.domain.errors import TargetMismatchError
 from ticdc_replay.targets.mirror.planning.tables import (
     Action,
     ChangeDefault,
@@ -83,7 +85,8 @@ def statement_of(target: Relation, action: Action) -> sql.Composed:
             definitions = [*map(definition, columns), sql.SQL("{} bigint NOT NULL").format(sql.Identifier(version))]
             if deleted is not None:
                 definitions.append(sql.SQL("{} boolean NOT NULL DEFAULT false").format(sql.Identifier(deleted)))
-            definitions.append(sql.SQL("PRIMARY KEY ({})").format(_names(key)))
+            if key:
+                definitions.append(sql.SQL("PRIMARY KEY ({})").format(_names(key)))
             return sql.SQL("CREATE TABLE {} ({})").format(table, sql.SQL(", ").join(definitions))
         case CreateIndex(columns=names):
             return sql.SQL("CREATE INDEX ON {} ({})").format(table, _names(names))
@@ -107,6 +110,18 @@ def statement_of(target: Relation, action: Action) -> sql.Composed:
             return sql.SQL("UPDATE {} SET {column} = {} WHERE {} <= {} AND {column} IS NULL").format(
                 *(table, trusted(fill), sql.Identifier(version), sql.Literal(until)), column=sql.Identifier(name)
             )
+
+
+@contextmanager
+def needing_room(target: Relation, what: str) -> Iterator[None]:
+    """Raises TargetMismatchError for *what* is done to *target*, if PostgreSQL has no room for it."""
+    try:
+        yield
+    except psycopg.errors.ProgramLimitExceeded as error:
+        raise TargetMismatchError(
+            f"{target} has no room for {what or 'what the window needs'}: {error}. Leave columns out by a column "
+            "selector of the changefeed; or load the table into a parquet target, and take it out of `tables` for this one"
+        ) from error
 
 
 def set_key_statements(connection: PgConnection, target: Relation, key: Sequence[str]) -> Iterator[sql.Composed]:

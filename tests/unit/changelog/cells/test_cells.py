@@ -136,11 +136,11 @@ def test_a_value_the_typed_cell_cannot_hold_keeps_its_wire_text(column_type, val
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_a_value_of_another_kind_is_bad_and_named(column_type, value):
+def test_a_value_of_another_kind_is_bad_and_not_shown(column_type, value):
     array, exact, bad = cells([None, value, None], column_type)
     assert (array, exact) == ([None, None, None], {})
     assert list(bad) == [1]
-    assert str(value)[:5] in bad[1]
+    assert str(value) not in bad[1]
 
 
 def test_local_times_that_clocks_showed_twice_or_never_are_not_guessed():

@@ -121,8 +121,8 @@ def test_bad_rows_are_found_among_good_ones_whichever_half_says_so(count):
     converted = convert(rows)
     assert converted.bad == {
         count // 2: "after.id: -5 is negative",
-        count: "before.name: 7 is not text",
-        count + 1: "before.day: 'no day' is not a date",
+        count: "before.name: a number (int) is not text",
+        count + 1: "before.day: a text of 6 characters is not a date",
     }
     good = [image for at, image in enumerate(tuples(converted.after)) if at not in converted.bad]
     assert good == [(number, "a", "2020-01-01") for number in range(count) if number != count // 2]

@@ -159,7 +159,7 @@ class TestEvents:
     def test_a_cell_that_is_not_of_its_type_is_found_when_its_column_is_converted(self) -> None:
         (event,) = codec().decode(message(row(data={"id": "1 ", "v": "x"})))
         assert isinstance(event, RowEvent)
-        with pytest.raises(ValueError, match="column 'id': '1 ' is not an integer"):
+        with pytest.raises(ValueError, match="column 'id': a text of 2 characters is not an integer"):
             line(message(b""), event)
 
 

@@ -90,7 +90,7 @@ class TestUniqueKeys:
         assert isinstance(reader.decode_claim_check(small, wrapped(row(data=UNIQUE, pk=[]))), RowEvent)
         answer = reader.decode_claim_check(small, wrapped(row(data=UNIQUE | {"c": "3"}, pk=[])))
         assert isinstance(answer, Undecodable)
-        assert "new handle key ('x', '3') instead of ('x', '2')" in answer.detail
+        assert "another new handle key" in answer.detail
 
     def test_the_whole_row_has_the_identity_that_its_inline_copies_have(self) -> None:
         created = DdlEvent(
@@ -121,7 +121,7 @@ class TestUniqueKeys:
         (row(schema="x"), "schema 'x' instead of 's'"),
         (row(table="x"), "table 'x' instead of 't'"),
         (row(ts=TS + 1), f"commitTs {TS + 1} instead of {TS}"),
-        (row(data={"id": "2", "v": "x"}), "new handle key (2,) instead of (1,)"),
+        (row(data={"id": "2", "v": "x"}), "another new handle key"),
         (row(pk=["v"]), "handle key ('v',) instead of ('id',)"),
         (row("UPDATE", old={"id": "1", "v": "y"}), "operation update instead of insert"),
         (row("DELETE"), "operation delete instead of insert"),

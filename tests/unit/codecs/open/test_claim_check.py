@@ -96,7 +96,7 @@ def test_a_small_update_may_look_like_an_insert_in_updated_columns_mode() -> Non
         (row(TS, new=columns(1), schema="x"), "schema 'x' instead of 's'"),
         (row(TS, new=columns(1), table="x"), "table 'x' instead of 't'"),
         (row(TS + 1, new=columns(1)), f"commitTs {TS + 1} instead of {TS}"),
-        (row(TS, new=columns(2)), "new handle key (2,) instead of (1,)"),
+        (row(TS, new=columns(2)), "another new handle key"),
         (row(TS, new={"id": {**columns(1)["id"], "h": False}}), "handle key () instead of ('id',)"),
         (row(TS, new=columns(1), old=columns(1)), "operation update instead of insert"),
         (row(TS, old=columns(1)), "operation delete instead of insert"),
@@ -118,7 +118,7 @@ def test_the_old_key_counts_too() -> None:
     assert isinstance(reader.decode_claim_check(small, file_of(row(TS, new=columns(1), old=columns(2)))), RowEvent)
     answer = reader.decode_claim_check(small, file_of(row(TS, new=columns(1), old=columns(1))))
     assert isinstance(answer, Undecodable)
-    assert "old handle key (1,) instead of (2,)" in answer.detail
+    assert "another old handle key" in answer.detail
 
 
 WHOLE = row(TS, new=columns(1, "x"))
@@ -194,8 +194,8 @@ def test_rows_of_other_keys_than_the_object_s_cost_what_they_are_themselves(key:
     assert_linear(work, 25)
 
 
-def test_a_long_key_of_an_object_is_told_in_part() -> None:
+def test_a_key_of_an_object_is_not_shown() -> None:
     reader = codec()
     answer = reader.decode_claim_check(small_row(reader, new=key_of("a")), file_of(row(TS, new=key_of("b" * 9_000))))
     assert isinstance(answer, Undecodable)
-    assert answer.detail.endswith(f"new handle key ('{'b' * 200}'…,) instead of ('a',)")
+    assert answer.detail.endswith("another new handle key")

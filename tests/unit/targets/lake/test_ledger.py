@@ -365,7 +365,8 @@ def test_tombstones_below_the_floor_no_longer_count(ledger: LakeLedger, other: L
     other.add_tombstones(ORDERS, [more])
     ledger.replace_tombstones(ORDERS, ["old", "new"], [TombstoneFile("both", 4, 10)])
     other.flush()
-    other.replace_tombstones(ORDERS, ["new"], [])
+    with pytest.raises(TransientError, match="replaced meanwhile"):
+        other.replace_tombstones(ORDERS, ["new", "more"], [TombstoneFile("again", 4, 12)])
     assert [file.name for file in other.tombstones_of(ORDERS)] == ["both", "more"]
     assert ledger.tombstones_of(LINES) == ()
 

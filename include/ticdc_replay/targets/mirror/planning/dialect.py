@@ -25,6 +25,11 @@ def takes_no_exact(type_name: str, text: bytes) -> bool:
     return False
 
 
+def unchanged(type_name: str) -> str:
+    """*type_name*."""
+    return type_name
+
+
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """What a mirror asks of a kind of database. Workers get it pickled, so its functions are module-level. Types are
     spelled as in the database's catalogue; a 64-bit integer, as versions are, is ``bigint``."""
@@ -62,6 +67,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """Cells of the changelog, which passed ``checks_of``, as the ``staged_arrow_type`` of a type."""
     takes_exact: Callable[[str, bytes], bool] = takes_no_exact
     """Whether a column of a type, whose ``staged_arrow_type`` is text, takes a wire text that no typed cell stands for."""
+    stage_type: Callable[[str], str] = unchanged
+    """The type that a column of a type has in a staging table."""
     boolean: str = "boolean"
     """The type of a column that is true or false."""
 

@@ -41,6 +41,9 @@ class StagePiece(msgspec.Struct, frozen=True, kw_only=True):
     """Which files of the fold are in this piece."""
     lacking: tuple[str, ...]
     """Columns of the mirror that these rows lack without a DDL that explains it: a put must have them."""
+    version_column: str | None = None
+    """What the mirror calls the version, where the rows go into the table that becomes the mirror (``mirror.direct``): they are
+    all puts, and ``stage`` is that table."""
 
 
 def columns_to_read(piece: StagePiece, *, whole: bool = False) -> list[str]:
@@ -54,6 +57,8 @@ def columns_to_read(piece: StagePiece, *, whole: bool = False) -> list[str]:
 def stage_schema(piece: StagePiece, dialect: Dialect) -> pa.Schema:
     """The layout of what ``stage_rows`` gives."""
     fields = [pa.field(column.staged, dialect.staged_arrow_type(column.type)) for column in piece.columns]
+    if piece.version_column is not None:
+        return pa.schema([*fields, pa.field(piece.version_column, pa.int64())])
     return pa.schema([*fields, pa.field(VERSION, pa.int64()), pa.field(PUT, pa.bool_())])
 
 
@@ -65,6 +70,7 @@ def stage_rows(
     that lacks columns."""
     put = is_put(batch)
     _require_whole(batch, put, piece)
+    assert piece.version_column is None or pc.all(put).as_py(), "a dump has no deletes"
     keys = narrow(batch, piece.fold.handle_key, put, piece.fold.order)
 
     def cells_of(column: StageColumn) -> pa.Array:
@@ -75,7 +81,9 @@ def stage_rows(
 
     cells = {column.source: cells_of(column) for column in piece.columns}
     refused, taken = _refused(batch, put, cells, piece, dialect, check_json, whole)
-    rows = [keys["version"].combine_chunks(), put]
+    rows = [keys["version"].combine_chunks()]
+    if piece.version_column is None:
+        rows.append(put)
     at = pa.array(range(batch.num_rows), pa.int64())
     if refused:
         bad = pa.array(sorted({entry.position for entry in refused}), pa.int64())

@@ -193,8 +193,8 @@ class ColumnDefinition(msgspec.Struct, frozen=True):
 
 
 class MakeTable(msgspec.Struct, frozen=True):
-    """Make a table of *columns*, a version that every row has, and a primary key; with a *deleted_column* also that, a boolean
-    that is never NULL."""
+    """Make a table of *columns*, a version that every row has, and a primary key, if it has one; with a *deleted_column* also
+    that, a boolean that is never NULL."""
 
     columns: tuple[ColumnDefinition, ...]
     version_column: str

@@ -1,0 +1,87 @@
+"""What a lake brings to a mirror that follows a DDL by a command (``targets.mirror.following``). Each statement is a commit."""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from ticdc_replay.changelog.cells.types import MAX_DECIMAL_DIGITS
+from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.targets.lake.dialect import quoted, string
+from ticdc_replay.targets.lake.session import LakeSession
+from ticdc_replay.targets.lake.table_format import INCARNATION, properties_sql
+from ticdc_replay.targets.lake.tables import key_property, why_type_stays
+from ticdc_replay.targets.mirror.following import FollowingSession
+from ticdc_replay.targets.mirror.planning.tables import ColumnMove, MirrorStep, Relation, RenameColumn
+
+
+class FollowingLakeSession(LakeSession, FollowingSession):
+    """A session that also changes keys and names of tables."""
+
+    in_one_transaction: ClassVar[bool] = False
+    most_digits: ClassVar[int | None] = MAX_DECIMAL_DIGITS
+
+    @property
+    def changes_keys(self) -> bool:
+        return True
+
+    @property
+    def marker(self) -> str | None:
+        return next(iter(self._own_columns()), None)
+
+    def quoted(self, name: str) -> str:
+        return quoted(name)
+
+    def name_of(self, target: Relation) -> str:
+        return self._format.name_of(target)
+
+    def why_unfit_unknown(self, column_type: ColumnType, found: str) -> str | None:
+        if column_type.base == "decimal" and found == "string":
+            return "the lake has its numbers as texts, which it can't compare"
+        return None
+
+    def micros_of(self, column: str, column_type: ColumnType) -> str:
+        """A span is its microseconds."""
+        return column if column_type.base == "time" else f"extract(SECOND FROM {column}) * 1000000"
+
+    def run(self, statement: str) -> None:
+        self._run(statement)
+
+    def why_type_stays(self, before: str, after: str) -> str | None:
+        return why_type_stays(self._format, before, after)
+
+    def why_name_stays(self, old: Relation, new: Relation) -> str | None:
+        return self._format.why_name_stays(old, new)
+
+    def number(self, query: str) -> int:
+        (row,) = self.sql.run(query)
+        (number,) = row.values()
+        return int(number)
+
+    def change(self, target: Relation, step: MirrorStep) -> list[str]:
+        """A column of the key takes it along. The key comes first: a repeat then still finds the column to rename."""
+        if isinstance(step.action, RenameColumn):
+            found = self.find_table(target)
+            key = found.primary_key if found is not None else ()
+            if step.action.column in key:
+                self.set_key(target, [step.action.to if name == step.action.column else name for name in key])
+        return super().change(target, step)
+
+    def set_key(self, target: Relation, key: Sequence[str]) -> None:
+        """The key of a lake's table is a property."""
+        properties = properties_sql(key_property(key), string)
+        self._run(f"ALTER TABLE {self._format.name_of(target)} SET TBLPROPERTIES ({properties})")
+
+    def rename_tables(self, names: Mapping[Relation, Relation]) -> None:
+        """A table without the mark of its old name is taken over by its next load, as one that a person renames."""
+        for old, new in names.items():
+            self._run(f"ALTER TABLE {self._format.name_of(old)} UNSET TBLPROPERTIES IF EXISTS ({string(INCARNATION)})")
+            self._run(self._format.rename_table(old, new))
+
+    def note_column(self, target: Relation, move: ColumnMove) -> None:
+        """The document of a new name is written first (``LakeLedger.flush``), so that no column is forgotten under both names."""
+        self.ledger.note_column_event_later(target, move)
+
+    def drop_followed(self, target: Relation, floor_ts: int) -> None:
+        """As its ledger is told first, a table that is gone afterwards is not taken for a lost one."""
+        if self.ledger.state_of(target) is not None:
+            self.ledger.begin_dropping(target, floor_ts)
+        self.drop_table(target)
