@@ -17,7 +17,6 @@ from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.dumps.dialect import Dialect
-from ticdc_replay.schemas.changes import TableChanges
 from ticdc_replay.snapshot.manifest import SharedInput
 from ticdc_replay.storage import ObjectStore
 
@@ -301,7 +300,8 @@ class FollowTask(msgspec.Struct, frozen=True, kw_only=True, tag="follow"):
     """Do to mirrors what a DDL did upstream (``targets.base.StoppingDdl``); with *dry_run* only say how."""
 
     commit_ts: int
-    changes: tuple[TableChanges, ...]
+    changes: str
+    """JSON of ``StoppingDdl.changes``, whose module needs the parser of DDL: Airflow reads job specs without it."""
     selection: tuple[str, ...]
     dry_run: bool
 

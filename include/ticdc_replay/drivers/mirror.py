@@ -2,12 +2,15 @@
 
 import logging
 
+import msgspec
+
 from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.drivers.runner import TaskRunner
 from ticdc_replay.jobspec import AbandonTask, FollowTask, MirrorJob, ReplaceTask
+from ticdc_replay.schemas.changes import TableChanges
 from ticdc_replay.storage import open_store
 from ticdc_replay.targets.base import Followed, Replaced, StoppingDdl
 from ticdc_replay.targets.lake.mirror import LakeMirror
@@ -35,7 +38,8 @@ def run_mirror(runner: TaskRunner, job: MirrorJob, connections: Connections) -> 
 def _done(mirror: LakeMirror, job: MirrorJob) -> Followed | Replaced | bool:
     match job.task:
         case FollowTask(commit_ts=commit_ts, changes=changes, selection=selection, dry_run=dry_run):
-            ddl = StoppingDdl(job.table, commit_ts, changes, selection)
+            decoded = msgspec.json.decode(changes, type=tuple[TableChanges, ...])
+            ddl = StoppingDdl(job.table, commit_ts, decoded, selection)
             return (mirror.how_to_follow if dry_run else mirror.follow)(job.pipeline, ddl)
         case ReplaceTask(superseded=superseded):
             return mirror.replace(job.pipeline, job.table, superseded)

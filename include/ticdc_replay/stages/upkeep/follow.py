@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.reading import read_index
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError
@@ -85,7 +87,8 @@ def follow_in(
     """Have *mirror* follow *ddl*, or with *dry_run* say how, here or in a job that *submit* runs. Raises what ``Mirror.follow``
     raises."""
     if needs_job(mirror.config):
-        task = FollowTask(commit_ts=ddl.commit_ts, changes=ddl.changes, selection=ddl.selection, dry_run=dry_run)
+        changes = msgspec.json.encode(ddl.changes).decode()
+        task = FollowTask(commit_ts=ddl.commit_ts, changes=changes, selection=ddl.selection, dry_run=dry_run)
         return run_as_job(context, mirror.config, ddl.table, task, Followed, submit)
     return (mirror.how_to_follow if dry_run else mirror.follow)(context.pipeline.name, ddl)
 
