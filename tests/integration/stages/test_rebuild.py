@@ -4,6 +4,7 @@ import contextlib
 import json
 import shutil
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -25,6 +26,7 @@ from tests.support.open_protocol import columns, ddl, row
 from tests.support.seeds import read_dump, request_of
 from tests.support.spark_versions import lake_jars
 from tests.support.target_rigs import LakeRig, MirrorRig, MysqlRig, PostgresRig
+from tests.support.waiting import wait_for
 from ticdc_replay import jobspec
 from ticdc_replay.cli.main import app
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError, TargetMismatchError, TransientError
@@ -505,6 +507,8 @@ def test_prune_keeps_what_a_rebuild_needs_until_it_has_ended(fed: Feeding, tmp_p
     """Windows from after its beginning, of which two hold the rows of other tables, too."""
     fed.replay(0, 1, 2)
     base = read_dump(fed.rig.context, request_of(dumped(tmp_path / "dump", at(16), (b"1", b"one", None))))
+    read_at = datetime.now(UTC)
+    wait_for("the store's clock, which has whole seconds", lambda: fed.rig.context.artifacts.now() > read_at)
 
     def needed() -> set[tuple[int, int]]:
         stored = prune(fed.rig.context, keep_days=0, even_if_last=True)
