@@ -17,6 +17,7 @@ from ticdc_replay.changelog.cells.judging import REFUSED, Converted
 from ticdc_replay.changelog.cells.types import arrow_type
 from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType, integer_range
 from ticdc_replay.domain.withheld import withheld
+from ticdc_replay.dumps.letters import are_integers, are_numbers
 
 Bytes = Callable[[bytes], bytes]
 """How the bytes of a binary column are written. Raises ValueError for what is not so."""
@@ -98,10 +99,9 @@ def _names(texts: pa.Array, column_type: ColumnType, zone: str) -> Converted:
 
 
 def _integers(texts: pa.Array, column_type: ColumnType, zone: str) -> Converted:
-    strings = _matching(texts, _INTEGER)
-    if strings is not None:
+    if are_integers(texts):
         try:
-            array = pc.cast(strings, arrow_type(column_type))
+            array = pc.cast(texts.cast(pa.string()), arrow_type(column_type))
         except REFUSED:
             pass
         else:
@@ -111,9 +111,8 @@ def _integers(texts: pa.Array, column_type: ColumnType, zone: str) -> Converted:
 
 
 def _floats(texts: pa.Array, column_type: ColumnType, zone: str) -> Converted:
-    strings = _matching(texts, _FLOAT)
-    if strings is not None:
-        return typed_array(pc.cast(strings, pa.float64()), column_type, zone)
+    if are_numbers(texts):
+        return typed_array(pc.cast(texts.cast(pa.string()), pa.float64()), column_type, zone)
     return typed_array(
         [None if text is None else _number(text, float) for text in texts.to_pylist()], column_type, zone
     )
@@ -134,16 +133,6 @@ def _binary(texts: pa.Array, column_type: ColumnType, zone: str, binary: Bytes) 
         values = [None if value is None else int.from_bytes(value, "big") for value in values]
     converted = typed_array(values, column_type, zone)
     return converted._replace(bad={**converted.bad, **bad})
-
-
-def _matching(texts: pa.Array, pattern: str) -> pa.Array | None:
-    """*texts* as strings, None where one does not match *pattern*."""
-    try:
-        strings = texts.cast(pa.string())
-    except REFUSED:
-        return None
-    matches = pc.all(pc.match_substring_regex(strings, pattern)).as_py()
-    return strings if matches in (True, None) else None
 
 
 def _is_within(array: pa.Array, low: int, high: int) -> bool:

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.dumps.letters import Letters, Numbers, are_numbers, content, count
 
-_NUMBER = r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$"
 MOST_ROW_BYTES = 512 * 1024 * 1024
 """Of one row with what was read around it. TiDB's largest row, txn-entry-size-limit, has 120 MiB."""
 
@@ -126,9 +126,7 @@ def split_fast(block: bytes, layout: Layout, width: int) -> tuple[pa.Array, ...]
     nulls = sum(column.null_count for column in columns) if "\\" in layout.null else 0
     if layout.escapes and block.count(b"\\") != nulls:
         return None  # something else is escaped
-    if layout.quote and not _is_well_quoted(block, layout, sum(_count(column, layout.quote) for column in columns)):
-        return None
-    if layout.only_numbers_bare and not _are_numbers_bare(block, layout, columns):
+    if not _is_read_exactly(block, layout, columns):
         return None
     return tuple(_restored(column, restored) for column in columns)
 
@@ -159,52 +157,70 @@ def _hidden(block: bytes, layout: Layout) -> tuple[bytes, list[tuple[bytes, byte
 
 def _restored(column: pa.Array, stand_ins: Sequence[tuple[bytes, bytes]]) -> pa.Array:
     for stand_in, text in stand_ins:
-        if _count(column, stand_in):
+        if count(column, stand_in):
             column = pc.replace_substring(column, pattern=stand_in, replacement=text)
     return column
 
 
-def _is_well_quoted(block: bytes, layout: Layout, inside: int) -> bool:
-    """Whether each quote of *block* is the first or last of a value, or one of *inside*, those that are in values. Arrow takes
-    others as they come, as where quotes are doubled in a file that should have backslashes."""
+def _is_read_exactly(block: bytes, layout: Layout, columns: Sequence[pa.Array]) -> bool:
+    """Whether *block* has the values of *columns* as *layout* writes them, by the places of all separators and quotes: Arrow
+    takes quotes as they come, as where they are doubled in a file that should have backslashes.
+
+    A value within quotes takes two bytes more than itself, and one for each quote in it that is doubled; Arrow drops no others.
+    """
     letters = np.frombuffer(block, np.uint8)
-    quotes = np.flatnonzero(letters == layout.quote[0])
-    first = quotes[::2]  # outside of values
-    before = letters[first - 1]
-    before[first == 0] = ord("\n")
-    opening = int(np.count_nonzero((before == layout.separator[0]) | (before == ord("\n"))))
-    after = letters[np.minimum(quotes[1::2] + 1, len(letters) - 1)]
-    closing = (after == layout.separator[0]) | (after == ord("\n")) | (after == ord("\r"))
-    if not layout.escapes:
-        closing |= after == layout.quote[0]
-    if not closing.all():
+    ends = _line_ends(letters, layout)
+    if not len(ends) or len(ends) != len(columns[0]) or ends[-1] != len(letters) - 1:
         return False
-    if not layout.escapes:
-        return len(quotes) == 2 * (opening + inside)
-    prefixed = int(np.count_nonzero(before == layout.prefix[0])) if layout.prefix else 0
-    return len(quotes) == 2 * (opening + prefixed) and inside == 2 * prefixed
+    at = np.concatenate(([0], ends[:-1] + 1))
+    stops = ends - (letters[ends - 1] == ord("\r"))
+    for column in columns:
+        bounds = content(column)[1]
+        present = pc.is_valid(column).to_numpy(zero_copy_only=False)
+        size = np.where(present, np.diff(bounds), len(layout.null.encode()))
+        quoted = letters[at] == layout.quote[0] if layout.quote else np.zeros(len(at), np.bool_)
+        bare = present & ~quoted
+        if (at + size > stops).any() or (quoted & ~present).any():
+            return False
+        inside = _quotes_inside(column, layout)
+        if layout.prefix:
+            prefixed = bare & (inside == 2) & (size > 2) & (letters[at] == layout.prefix[0])
+            prefixed &= (letters[np.minimum(at + 1, stops)] == layout.quote[0]) & (
+                letters[at + size - 1] == layout.quote[0]
+            )
+            bare &= ~prefixed
+            inside = np.where(prefixed, 0, inside)
+        if layout.escapes and inside.any():
+            return False
+        last = at + size + inside + 2 * quoted
+        if (last > stops).any() or (letters[last - 1] != letters[at])[quoted].any():
+            return False
+        if layout.only_numbers_bare and bare.any() and not are_numbers(column.filter(pa.array(bare))):
+            return False
+        if column is columns[-1]:
+            return bool((last == stops).all())
+        if not (letters[last] == layout.separator[0]).all():
+            return False
+        at = last + 1
+    return False
 
 
-def _are_numbers_bare(block: bytes, layout: Layout, columns: Sequence[pa.Array]) -> bool:
-    """Whether the values of each of *columns*, which *block* has, but for NULL all stand within quotes, or all are numbers."""
-    letters = np.frombuffer(block, np.uint8)
-    ends = np.flatnonzero((letters == layout.separator[0]) | (letters == ord("\n")))
-    quotes = np.flatnonzero(letters == layout.quote[0])
-    ends = ends[np.searchsorted(quotes, ends) % 2 == 0]  # outside of values
-    if len(ends) != sum(map(len, columns)):  # Arrow has found others
-        return False
-    starts = np.concatenate(([0], ends[:-1] + 1))
-    first = letters[starts]
-    is_quoted = first == layout.quote[0]
-    if layout.prefix:
-        second = letters[np.minimum(starts + 1, len(letters) - 1)]
-        is_quoted |= (first == layout.prefix[0]) & (second == layout.quote[0])
-    quoted = np.count_nonzero(is_quoted.reshape(-1, len(columns)), axis=0).tolist()
-    present = [len(column) - column.null_count for column in columns]  # NULL never stands within quotes
-    return all(
-        count == size or (not count and pc.all(pc.match_substring_regex(column, _NUMBER)).as_py())
-        for column, count, size in zip(columns, quoted, present, strict=True)
-    )
+def _line_ends(letters: Letters, layout: Layout) -> Numbers:
+    """Where the newlines are that stand outside of values."""
+    ends = np.flatnonzero(letters == ord("\n"))
+    if layout.escapes or not layout.quote:
+        return ends
+    before = np.searchsorted(np.flatnonzero(letters == layout.quote[0]), ends)
+    outside: Numbers = ends[before % 2 == 0]
+    return outside
+
+
+def _quotes_inside(column: pa.Array, layout: Layout) -> Numbers:
+    """How many quotes each value has in itself."""
+    if not layout.quote or not count(column, layout.quote):
+        return np.zeros(len(column), np.int64)
+    found: Numbers = pc.fill_null(pc.count_substring(column, layout.quote), 0).to_numpy().astype(np.int64)
+    return found
 
 
 def _ends_lines(block: bytes) -> bool:
@@ -214,8 +230,3 @@ def _ends_lines(block: bytes) -> bool:
     if not len(returns):
         return True
     return bool(returns[-1] + 1 < len(letters) and (letters[returns + 1] == ord("\n")).all())
-
-
-def _count(column: pa.Array, letter: bytes) -> int:
-    data = column.buffers()[2]
-    return 0 if data is None else int(np.count_nonzero(np.frombuffer(data, np.uint8) == letter[0]))

@@ -22,6 +22,7 @@ from ticdc_replay.verify.side import Digest, FoundRow, Key, Range, Side
 Query = Callable[[Statement], Sequence[tuple[Any, ...]]]
 """Runs a statement; its rows, cells as the bytes that the server sent."""
 
+_WHOLE_SECONDS = len("2026-03-01 10:00:00")
 _UTF8 = ("utf8mb4_", "utf8mb3_", "utf8_", "ascii_")
 """How collations of character sets begin whose bytes are UTF-8."""
 _MOST_TEXT = 65_535 * 4
@@ -323,7 +324,9 @@ def _text(name: str, column: MySqlColumn) -> str:
             return float_text(name)
         case Form.BITS:
             return bits_text(name)
-        case Form.MOMENT | Form.INSTANT | Form.SPAN if column.type.scale:
+        case Form.MOMENT | Form.INSTANT if column.type.scale:  # a third of the time where there is no fraction
+            return f"IF(MICROSECOND({name}) > 0, TRIM(TRAILING '0' FROM {name}), LEFT({name}, {_WHOLE_SECONDS}))"
+        case Form.SPAN if column.type.scale:
             return f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {name}))"
         case Form.TEXT | Form.JSON:
             return _utf8(name, column)
@@ -346,7 +349,7 @@ def float_text(name: str) -> str:
     number = f"{name} * 1e0"  # DOUBLE(M,D) would have D digits, and FLOAT six
     low, high = _double(forms.PLAIN_FROM), _double(forms.PLAIN_TO)
     branches = [
-        f"WHEN {name} BETWEEN {low} AND {high} OR {name} BETWEEN -{high} AND -{low} THEN {number}",
+        f"WHEN ABS({name}) BETWEEN {low} AND {high} THEN {number}",
         f"WHEN ABS({name}) >= {_double(forms.LEAST)} AND ABS({name}) < {_double(forms.MOST)} THEN {_decimal(number)}",
         f"WHEN {name} = 0 THEN '0'",
     ]

@@ -21,7 +21,7 @@ from ticdc_replay.targets.postgres.comparison import PostgresComparisons
 from ticdc_replay.targets.postgres.comparison import float_text as postgres_text
 from ticdc_replay.targets.postgres.settings import PostgresSettings
 from ticdc_replay.verify.forms import Form
-from ticdc_replay.verify.mysql import at_least, at_most, bits_text, float_text
+from ticdc_replay.verify.mysql import MySqlColumn, at_least, at_most, bits_text, float_text, key_text
 from ticdc_replay.verify.side import ComparedColumn
 
 pytestmark = pytest.mark.integration
@@ -60,6 +60,27 @@ def test_a_double_has_one_text_and_another_double_another(
     assert not unlike, unlike
     for side in range(2):
         assert len({pair[side] for pair in texts}) == len(set(numbers))
+
+
+@pytest.mark.parametrize(
+    ("moment", "text"),
+    [
+        ("2026-03-01 10:00:00.500000", "2026-03-01 10:00:00.5"),
+        ("2026-03-01 10:00:00.000001", "2026-03-01 10:00:00.000001"),
+        ("2026-03-01 10:00:00.000000", "2026-03-01 10:00:00"),
+        ("0999-12-31 20:00:10.000000", "0999-12-31 20:00:10"),
+        ("0000-00-00 00:00:00.000000", "0000-00-00 00:00:00"),
+        ("2026-00-00 00:00:00.250000", "2026-00-00 00:00:00.25"),
+    ],
+)
+def test_a_moment_has_no_zeros_at_the_end(source: Connection, moment: str, text: str) -> None:
+    session = SourceSession(source)
+    column = MySqlColumn("d", ColumnType("datetime", scale=6), Form.MOMENT, nullable=False)
+    try:
+        moments = f"(SELECT CAST('{moment}' AS DATETIME(6)) d) t"
+        assert session.query(Statement(f"SELECT {key_text(column)} FROM {moments}")) == ((text.encode(),),)
+    finally:
+        session.close()
 
 
 @settings(max_examples=examples(0.1), suppress_health_check=[HealthCheck.function_scoped_fixture])

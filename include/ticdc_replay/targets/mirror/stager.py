@@ -13,7 +13,13 @@ from ticdc_replay.domain.progress import report_done
 from ticdc_replay.targets.files import file_errors
 from ticdc_replay.targets.last_versions import LastVersions, winning_rows
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
-from ticdc_replay.targets.mirror.planning.staged_rows import StagePiece, columns_to_read, stage_rows, stage_schema
+from ticdc_replay.targets.mirror.planning.staged_rows import (
+    StagePiece,
+    columns_to_read,
+    in_order_of_key,
+    stage_rows,
+    stage_schema,
+)
 from ticdc_replay.targets.mirror.staging import StagedPiece, StageTask
 from ticdc_replay.targets.refused_rows import Refused, ValueQuarantine, describe
 
@@ -77,6 +83,7 @@ class Stager:
                 positions = np.arange(file.metadata.num_rows)
             columns = columns_to_read(piece, whole=self._whole)
             for batch in winning_rows(file, positions, batch_rows(file.metadata), columns):
+                batch = in_order_of_key(batch, piece)
                 rows, refused = stage_rows(batch, piece, self._dialect, self._check_json, whole=self._whole)
                 wide = [] if place is None else place(rows)
                 if wide:
