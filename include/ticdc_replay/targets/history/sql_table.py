@@ -290,7 +290,7 @@ class SqlHistoryTable(HistoryTable[StagedVersions]):
 
     def _put(self, part: StagedVersions, like: Iterable[StagedVersions]) -> None:
         """Insert the rows of *part*; those that are there already, as versions are told apart in *like*, go first."""
-        self._hold(part)
+        self._require_staged(part)
         types, own = self.types, {name.lower(): name for name in self.types}
         cells = {
             self._commit_ts: f"f.{VERSION}",
@@ -313,8 +313,8 @@ class SqlHistoryTable(HistoryTable[StagedVersions]):
                     f"WHERE {condition}"
                 )
 
-    def _hold(self, part: StagedVersions) -> None:
-        """Have no second run of a task change the rows of *part* while they are inserted. Here: the transaction sees to that."""
+    def _require_staged(self, part: StagedVersions) -> None:
+        """Raise TransientError if *part* has not the rows that workers reported, as behind a proxy that sends them elsewhere."""
 
     def _identity(self, part: StagedVersions, like: Iterable[StagedVersions], cells: Mapping[str, str]) -> str:
         """What a row ``t`` shares with an equal version ``f`` of *part*: the row, its commitTs, and whether it is put or deleted.

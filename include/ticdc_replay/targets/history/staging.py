@@ -107,6 +107,8 @@ class VersionTask(msgspec.Struct, frozen=True, kw_only=True):
 
     units: ClassVar[str] = "files"
 
+    attempt: str
+    """As ``StageTask.attempt``."""
     number: int
     destination: object
     """As ``StageTask.destination``."""
@@ -114,8 +116,6 @@ class VersionTask(msgspec.Struct, frozen=True, kw_only=True):
     quarantine: str | None
     """Name, below the artefacts, of the file for rows that the target can't hold; None where such a row stops the load."""
     pieces: tuple[VersionPiece, ...]
-    notes: ClassVar[None] = None
-    """It may run again: see ``StageTask.notes``."""
 
     @property
     def own_stages(self) -> list[str]:
@@ -141,6 +141,7 @@ def version_tasks(load: Load, destination: object, sets: Sequence[VersionSet], w
         sizes[smallest] += size
     return [
         VersionTask(
+            attempt=load.attempt,
             number=number,
             destination=destination,
             artifacts=load.artifacts,

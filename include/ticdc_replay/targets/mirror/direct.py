@@ -1,10 +1,9 @@
 """A base goes directly into its mirror: workers put its rows into the table that becomes the mirror, and nothing is merged.
 
 That is possible where there is no mirror yet (``base.is_direct``). All tasks fill one table, in the room of staging tables, so
-that nobody sees it before its ledger does. A task that ran can't empty it to run again: it notes its result in the transaction of
-its rows, and a second run finds the note. The table has the form that the plan's steps give an empty mirror; the load makes that,
-too, and lets the filled one take its place, with its indexes, owner and grants. Rows with the same key are found by the primary
-key.
+that nobody sees it before its ledger does. The table has the form that the plan's steps give an empty mirror; the load makes
+that, too, and lets the filled one take its place, with its indexes, owner and grants. Rows with the same key are found by the
+primary key.
 """
 
 from abc import ABC, abstractmethod
@@ -23,14 +22,6 @@ class Direct(ABC):
     @abstractmethod
     def make(self, load: Load, target: Relation, make: MakeTable, name: str) -> None:
         """Make the staging table *name*, which is to become *target*, as *make* makes that."""
-
-    @abstractmethod
-    def make_notes(self, load: Load, name: str) -> None:
-        """Make the staging table *name* for results of tasks: ``task``, an integer and its key, and ``result``, a text."""
-
-    @abstractmethod
-    def drop_notes(self, name: str) -> None:
-        """Drop the staging table *name*, when all is committed."""
 
     def take(self, plan: TablePlan, staged: Staged, found: FoundTable, observed: Observed) -> list[str]:
         """Let the *staged* table be the mirror of *plan*, which this load has made empty, and is *found*; *observed* is what was

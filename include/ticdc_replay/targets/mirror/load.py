@@ -31,7 +31,6 @@ from ticdc_replay.targets.mirror.session import Session
 from ticdc_replay.targets.mirror.staging import (
     StageResult,
     StageTask,
-    notes_of,
     stage_tasks,
     staged_by,
     stages_of,
@@ -109,8 +108,6 @@ class DatabaseMirror(KeptMirror[Config]):
                     self.writers,
                 )
                 direct = session.direct
-                if direct is not None and any(task.notes is not None for task in tasks):
-                    direct.make_notes(load, notes_of(load))
                 for entry in pending:
                     stages = stages_of(entry.plan, tasks)
                     if direct is not None and entry.direct is not None:
@@ -124,9 +121,6 @@ class DatabaseMirror(KeptMirror[Config]):
             for entry in pending:
                 staged = staged_by(load, entry.plan, tasks, results)
                 reports[entry.plan.source] = commit_table(session, load, entry.plan, staged, newer, self.config)
-            if direct is not None and any(task.notes is not None for task in tasks):
-                with session.translated("drop what tasks noted"):
-                    direct.drop_notes(notes_of(load))
             stops.stop_at_the_end(load, [entry.plan for entry in pending], reports)
             with session.translated("read the ledger"):
                 others = session.ledger.other_runs(load)

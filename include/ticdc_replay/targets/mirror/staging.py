@@ -18,10 +18,13 @@ Table = tuple[TablePlan, FoldGroup]
 
 
 class StageTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What one worker stages, all or nothing, into staging tables of its own."""
+    """What one worker stages, all or nothing, in tables of its own, or in one of all that becomes the mirror (``direct``)."""
 
     units: ClassVar[str] = "files"
 
+    attempt: str
+    """Of the load. Each run notes its result under attempt and ``number``, in one transaction with its rows: where one has ended
+    well, a second run takes its result and touches no rows."""
     number: int
     destination: object
     """What the mirror's ``stage`` writes to, such as a connection. Holds secrets: never written to an artefact."""
@@ -31,9 +34,6 @@ class StageTask(msgspec.Struct, frozen=True, kw_only=True):
     pieces: tuple[StagePiece, ...]
     whole: bool = False
     """Whether a delete is staged with all that its event has of the row."""
-    notes: str | None = None
-    """The table that has the results of tasks that ended, each in one transaction with its rows: where a piece goes into a
-    table that other tasks fill, too (``direct``), a task must not run twice."""
 
     @property
     def own_stages(self) -> list[str]:
@@ -76,11 +76,6 @@ class Staged(msgspec.Struct, frozen=True):
     last_ts: int
 
 
-def notes_of(load: Load) -> str:
-    """``StageTask.notes`` of an attempt."""
-    return f"stage_{load.attempt}_tasks"
-
-
 class _Unit(msgspec.Struct, frozen=True):
     """Files of one table that stay together: all of a table that fits into a fair share, else a single one."""
 
@@ -107,13 +102,13 @@ def stage_tasks(load: Load, destination: object, tables: Sequence[Table], writer
         sizes[smallest] += unit.bytes
     return [
         StageTask(
+            attempt=load.attempt,
             number=number,
             destination=destination,
             artifacts=load.artifacts,
             quarantine=f"{load.folder}/quarantine/{number:03d}.parquet" if load.quarantine_values else None,
             pieces=_pieces(load, tables, share, number),
             whole=any(plan.deleted_column is not None for plan, _ in tables),
-            notes=notes_of(load) if any(tables[unit.table][1].fold.takes_all for unit in share) else None,
         )
         for number, share in enumerate(shares)
         if share

@@ -12,7 +12,6 @@ from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import FoundTable, MakeTable, Relation
 from ticdc_replay.targets.mysql import staging, swap
-from ticdc_replay.targets.mysql.ledger_tables import of_texts
 from ticdc_replay.targets.mysql.server import MysqlConnection, Server
 from ticdc_replay.targets.mysql.tables import find_table, needing_room, sql_of, statement_of
 
@@ -29,15 +28,6 @@ class MysqlDirect(Direct):
         statement = statement_of(self._server, Relation(LEDGER_SCHEMA, name), make, None, lambda _: None)
         with needing_room(target, f"CREATE TABLE {target}"):
             staging.make_table(self._connection, load, target, name, statement)
-
-    def make_notes(self, load: Load, name: str) -> None:
-        notes = Relation(LEDGER_SCHEMA, name)
-        columns = "task int NOT NULL PRIMARY KEY, result longtext NOT NULL"
-        statement = f"CREATE TABLE {sql_of(notes)} ({columns}) ENGINE = InnoDB {of_texts(self._server)}"
-        staging.make_table(self._connection, load, notes, name, statement)
-
-    def drop_notes(self, name: str) -> None:
-        staging.drop_staging(self._connection, [name])
 
     def columns(self, table: Relation) -> list[tuple[str, str]]:
         found = find_table(self._connection, self._server, table)

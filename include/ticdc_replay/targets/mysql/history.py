@@ -138,9 +138,8 @@ class MysqlHistoryTable(SqlHistoryTable):
             self._session.ledger.note_done(self._load, self._target, begun)
             self._mysql.commit_part()
 
-    def _hold(self, part: StagedVersions) -> None:
-        """Raises TransientError if a second run of a task holds a staging table, or has left other rows than were reported."""
-        self._mysql.hold_stages(part.stages, part.rows)
+    def _require_staged(self, part: StagedVersions) -> None:
+        self._mysql.require_staged(part.stages, part.rows)
 
     def _delete_slice(self, condition: str) -> None:
         most = self._mysql.rows_per_commit

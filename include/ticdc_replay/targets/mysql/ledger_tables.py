@@ -51,6 +51,7 @@ _TABLES = {
         INDEX (pipeline, from_ts, to_ts)""",
     "staging": f"""name varchar(64) NOT NULL PRIMARY KEY, attempt varchar(64) NOT NULL, {_TARGET}
         created_at timestamp(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)""",
+    "tasks": f"attempt {_NAME}, task int NOT NULL, result longtext NOT NULL, PRIMARY KEY (attempt, task)",
     "locks": "name varchar(64) NOT NULL PRIMARY KEY",
 }
 _FOUND = "SELECT count(*) FROM information_schema.tables WHERE table_schema = %s"

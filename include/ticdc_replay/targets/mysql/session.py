@@ -282,7 +282,7 @@ class MysqlSession(FollowingSession, SwappingSession):
     def merge(
         self, load: Load, plan: TablePlan, staged: Staged, found: FoundTable, *, in_order: bool, observed: Observed
     ) -> tuple[Merged, list[str]]:
-        self.hold_stages(staged.stages, staged.keys)
+        self.require_staged(staged.stages, staged.keys)
         merged = merge(
             self.connection,
             plan,
@@ -295,11 +295,8 @@ class MysqlSession(FollowingSession, SwappingSession):
         )
         return merged, []
 
-    def hold_stages(self, stages: Sequence[str], rows: int) -> None:
-        """Let no second run of a task empty *stages* until the transaction ends. Raises TransientError if one does at the moment,
-        or if they have not as many rows as workers reported."""
-        for name in stages:
-            self._lock(staging.lock_of(name), f"a second run of a task has held the staging table {name}")
+    def require_staged(self, stages: Sequence[str], rows: int) -> None:
+        """Raise TransientError if *stages* have not as many *rows* as workers reported: a proxy may send them elsewhere."""
         staging.require_whole(self.connection, stages, rows)
 
     def dependants(self, target: Relation) -> list[str]:

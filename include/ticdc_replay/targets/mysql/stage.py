@@ -11,6 +11,7 @@ from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.targets.history.stager import VersionStager
 from ticdc_replay.targets.history.staging import VersionTask
 from ticdc_replay.targets.mirror import base
+from ticdc_replay.targets.mirror.planning.section import LEDGER_SCHEMA
 from ticdc_replay.targets.mirror.stager import Stager
 from ticdc_replay.targets.mirror.staging import StagedPiece, StageResult, StageTask
 from ticdc_replay.targets.mysql import locks
@@ -19,7 +20,7 @@ from ticdc_replay.targets.mysql.dialect import DIALECT
 from ticdc_replay.targets.mysql.errors import SAME_KEY, Errors, translated
 from ticdc_replay.targets.mysql.server import TIDB_ROWS_PER_COMMIT, Server, look
 from ticdc_replay.targets.mysql.settings import MysqlSettings
-from ticdc_replay.targets.mysql.staging import lock_of, stage_name
+from ticdc_replay.targets.mysql.staging import stage_name
 from ticdc_replay.targets.mysql.tables import listed
 
 AnyStager = Stager | VersionStager
@@ -28,7 +29,7 @@ AnyStager = Stager | VersionStager
 
 def stage(task: StageTask) -> StageResult:
     """Put the rows of *task* into their staging tables; all of them, or none that counts. May run twice, even at the same
-    time: each run waits for the other to end, and empties its tables first, or takes the result that the other has noted.
+    time: each run waits for the other to end, and takes the result that it has noted.
 
     Raises UnrepresentableValueError for a value the target can't hold, if policy stops; TransientError if it is away.
     """
@@ -46,24 +47,21 @@ def _stage(task: StageTask | VersionTask, stager: AnyStager) -> StageResult:
     doing = f"stage rows (task {task.number})"
     with translated(doing, settings.conn_id), closing(settings.connect_bulk()) as connection:
         server = look(connection)
-        noting = [] if task.notes is None else [f"{task.notes} {task.number}"]
-        for lock in [*noting, *map(lock_of, task.own_stages)]:
-            if not locks.take(connection, lock):
-                raise TransientError(f"cannot {doing}: another run of the task has been at it for {locks.WAIT_S} s")
-        if task.notes is not None:
-            noted = _noted(connection, task.notes, task.number)
-            if noted is not None:
-                return noted
-        for name in task.own_stages:
-            _empty(connection, server, name)
+        if not locks.take(connection, f"task {task.attempt} {task.number}"):
+            raise TransientError(f"cannot {doing}: another run of the task has been at it for {locks.WAIT_S} s")
+        noted = _noted(connection, task)
+        if noted is not None:
+            return noted
+        if server.is_tidb:
+            for name in task.own_stages:
+                _empty(connection, name)
         pieces = [_stage_piece(connection, server, stager, piece) for piece in task.pieces]
         result = StageResult(tuple(pieces), stager.close())
-        if task.notes is not None:
-            with connection.cursor() as cursor:
-                cursor.execute(
-                    f"INSERT INTO {stage_name(task.notes)} (task, result) VALUES (%s, %s)",
-                    (task.number, msgspec.json.encode(result).decode()),
-                )
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"INSERT INTO {LEDGER_SCHEMA}.tasks (attempt, task, result) VALUES (%s, %s, %s)",
+                (task.attempt, task.number, msgspec.json.encode(result).decode()),
+            )
         connection.commit()
         with connection.cursor() as cursor:
             for name in task.own_stages:
@@ -72,21 +70,18 @@ def _stage(task: StageTask | VersionTask, stager: AnyStager) -> StageResult:
     return result
 
 
-def _empty(connection: BulkConnection, server: Server, name: str) -> None:
-    """Delete the rows of a run before this one, in TiDB in parts. No TRUNCATE, which is seen at once: that run may have ended
-    well."""
+def _empty(connection: BulkConnection, name: str) -> None:
+    """Delete the parts that a run has committed which did not end well."""
     with connection.cursor() as cursor:
-        if not server.is_tidb:
-            cursor.execute(f"DELETE FROM {stage_name(name)}")
-            return
         while cursor.execute(f"DELETE FROM {stage_name(name)} LIMIT {TIDB_ROWS_PER_COMMIT}"):
             connection.commit()
 
 
-def _noted(connection: BulkConnection, notes: str, number: int) -> StageResult | None:
-    """The result of a run of the task that ended well."""
+def _noted(connection: BulkConnection, task: StageTask | VersionTask) -> StageResult | None:
+    """The result of a run of *task* that ended well."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT result FROM {stage_name(notes)} WHERE task = %s", (number,))
+        statement = f"SELECT result FROM {LEDGER_SCHEMA}.tasks WHERE attempt = %s AND task = %s"
+        cursor.execute(statement, (task.attempt, task.number))
         row = cursor.fetchone()
     return msgspec.json.decode(row[0], type=StageResult) if row is not None else None
 
@@ -96,7 +91,7 @@ def _stage_piece(connection: BulkConnection, server: Server, stager: AnyStager, 
     try:
         for rows in stager.batches(piece):
             connection.load(server, stage_name(piece.stage), listed(rows.schema.names), rows)
-            if server.is_tidb:  # in memory it has room for few; what of them counts is known by their number
+            if server.is_tidb:  # in memory it has room for few; they count when the task's result is noted
                 connection.commit()
     except Errors as error:
         if mysql_protocol.code_and_text(error)[0] != SAME_KEY:

@@ -95,11 +95,6 @@ def stage_name(name: str) -> str:
     return sql_of(Relation(LEDGER_SCHEMA, name))
 
 
-def lock_of(name: str) -> str:
-    """The lock of the staging table *name*: whoever fills or merges it holds it."""
-    return f"stage {name}"
-
-
 def require_whole(connection: MysqlConnection, stages: Sequence[str], rows: int) -> None:
     """Raise TransientError if the staging tables have not as many *rows* as the workers reported."""
     found = 0
@@ -113,11 +108,12 @@ def require_whole(connection: MysqlConnection, stages: Sequence[str], rows: int)
 
 
 def drop_staging(connection: MysqlConnection, names: Sequence[str]) -> None:
-    """Drop the staging tables *names* and forget them. Ends the transaction."""
+    """Drop the staging tables *names* and forget them, and the tasks of attempts without any. Ends the transaction."""
     with connection.cursor() as cursor:
         for name in names:
             cursor.execute(f"DROP TABLE IF EXISTS {stage_name(name)}")
             cursor.execute(f"DELETE FROM {_STAGING} WHERE name = %s", (name,))
+        cursor.execute(f"DELETE FROM {LEDGER_SCHEMA}.tasks WHERE attempt NOT IN (SELECT attempt FROM {_STAGING})")
     connection.commit()
 
 

@@ -35,16 +35,6 @@ class PostgresDirect(Direct):
         with needing_room(target, f"CREATE TABLE {target}"):
             staging.make_table(self._connection, load, target, name, statement)
 
-    def make_notes(self, load: Load, name: str) -> None:
-        notes = Relation(LEDGER_SCHEMA, name)
-        columns = sql.SQL("(task integer PRIMARY KEY, result text NOT NULL)")
-        statement = sql.SQL("CREATE UNLOGGED TABLE {} {}").format(sql_of(notes), columns)
-        staging.make_table(self._connection, load, notes, name, statement)
-
-    def drop_notes(self, name: str) -> None:
-        staging.drop_staging(self._connection, [name])
-        self._connection.commit()
-
     def columns(self, table: Relation) -> list[tuple[str, str]]:
         found = find_table(self._connection, table)
         return [(column.name, column.type) for column in found.columns] if found is not None else []

@@ -16,7 +16,8 @@
   mirrors (``mirror_schema``, empty where each has that of the upstream's table), whatever the target is called;
 * ``dropped_databases``: per load of a window that drops a database, by its name as the upstream compares names, below which
   commitTs no row was left, and the mirrors that were forgotten since (``dropped_databases``);
-* ``staging``: the staging tables that exist, and the lock that their attempt holds for as long as it lives.
+* ``staging``: the staging tables that exist, and the lock that their attempt holds for as long as it lives;
+* ``tasks``: the result of each task of such an attempt that has staged its rows.
 """
 
 from typing import LiteralString
@@ -70,6 +71,8 @@ CREATE TABLE IF NOT EXISTS {schema}.dropped_databases (
 CREATE TABLE IF NOT EXISTS {schema}.staging (
     name text PRIMARY KEY, attempt_lock bigint NOT NULL, target_schema text NOT NULL, target_table text NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now());
+CREATE TABLE IF NOT EXISTS {schema}.tasks (
+    attempt_lock bigint NOT NULL, task integer NOT NULL, result text NOT NULL, PRIMARY KEY (attempt_lock, task));
 """
 
 

@@ -20,6 +20,7 @@ from ticdc_replay.targets.mirror.staging import StagedPiece, StageResult, StageT
 from ticdc_replay.targets.postgres.dialect import DIALECT
 from ticdc_replay.targets.postgres.errors import translate
 from ticdc_replay.targets.postgres.settings import PostgresSettings
+from ticdc_replay.targets.postgres.staging import lock_of
 from ticdc_replay.targets.refused_rows import Refused
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class _ServerRefusesValuesError(Exception):
 
 def stage(task: StageTask) -> StageResult:
     """Copy the rows of *task* into their staging tables; all of them, or none. May run twice, even at the same time:
-    each run waits for the other to end, and empties its tables, or takes the result that the other has noted.
+    each run waits for the other to end, and takes the result that it has noted.
 
     Raises UnrepresentableValueError for a value the target can't hold, if policy stops; TransientError if it is away.
     """
@@ -88,8 +89,6 @@ class _Run:
                 noted = self._noted(cursor)
                 if noted is not None:
                     return noted
-                for stage in self._task.own_stages:
-                    cursor.execute(f'TRUNCATE "{LEDGER_SCHEMA}"."{stage}"')
                 pieces = [self._stage_piece(cursor, piece) for piece in self._task.pieces]
                 cursor.execute(_SMALL_SAMPLE)
                 stages: dict[str, Any] = {piece.stage: piece for piece in self._task.pieces}
@@ -110,20 +109,21 @@ class _Run:
 
     def _noted(self, cursor: dbapi.Cursor) -> StageResult | None:
         """The result of a run of the task that ended well; a run that is going on is waited for."""
-        if self._task.notes is None:
-            return None
-        cursor.execute(f"SELECT pg_advisory_xact_lock(hashtextextended('{self._task.notes} {self._task.number}', 0))")
+        task = f"{self._task.attempt} {self._task.number}"
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", (task,))
         cursor.fetchall()
-        cursor.execute(f'SELECT result FROM "{LEDGER_SCHEMA}"."{self._task.notes}" WHERE task = {self._task.number}')
+        cursor.execute(
+            f'SELECT result FROM "{LEDGER_SCHEMA}".tasks WHERE attempt_lock = $1 AND task = $2',
+            (lock_of(self._task.attempt), self._task.number),
+        )
         row = cursor.fetchone()
         return msgspec.json.decode(row[0], type=StageResult) if row is not None else None
 
     def _note(self, cursor: dbapi.Cursor, result: StageResult) -> None:
-        if self._task.notes is not None:
-            cursor.execute(
-                f'INSERT INTO "{LEDGER_SCHEMA}"."{self._task.notes}" (task, result) VALUES ({self._task.number}, $1)',
-                (msgspec.json.encode(result).decode(),),
-            )
+        cursor.execute(
+            f'INSERT INTO "{LEDGER_SCHEMA}".tasks (attempt_lock, task, result) VALUES ($1, $2, $3)',
+            (lock_of(self._task.attempt), self._task.number, msgspec.json.encode(result).decode()),
+        )
 
     def _stage_piece(self, cursor: dbapi.Cursor, piece: Any) -> StagedPiece:
         self._stager.begin()

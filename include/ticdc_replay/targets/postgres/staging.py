@@ -32,7 +32,7 @@ def attempt(settings: PostgresSettings, load: Load) -> Iterator[PgConnection]:
             _require_utf8(connection)
             create(connection)
             # Held until the connection ends: the sign for other attempts that this one lives.
-            connection.execute("SELECT pg_advisory_lock(%s)", [_lock_of(load)])
+            connection.execute("SELECT pg_advisory_lock(%s)", [lock_of(load.attempt)])
             _drop_dead_staging(connection)
             connection.commit()
         yield connection
@@ -70,16 +70,19 @@ def make_table(connection: PgConnection, load: Load, target: Relation, name: str
         in_ledger(
             "INSERT INTO {schema}.staging (name, attempt_lock, target_schema, target_table) VALUES (%s, %s, %s, %s)"
         ),
-        [name, _lock_of(load), target.schema, target.table],
+        [name, lock_of(load.attempt), target.schema, target.table],
     )
     connection.execute(statement)
 
 
 def drop_staging(connection: PgConnection, names: Sequence[str]) -> None:
-    """Drop the staging tables *names* and forget them."""
+    """Drop the staging tables *names* and forget them, and the tasks of attempts without any."""
     for name in names:
         connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(LEDGER_SCHEMA, name)))
     connection.execute(in_ledger("DELETE FROM {schema}.staging WHERE name = ANY(%s)"), [list(names)])
+    connection.execute(
+        in_ledger("DELETE FROM {schema}.tasks WHERE attempt_lock NOT IN (SELECT attempt_lock FROM {schema}.staging)")
+    )
 
 
 def _drop_dead_staging(connection: PgConnection) -> None:
@@ -103,7 +106,7 @@ def _drop_own_staging(connection: PgConnection, load: Load) -> None:
     try:
         connection.rollback()
         own = connection.execute(
-            in_ledger("SELECT name FROM {schema}.staging WHERE attempt_lock = %s"), [_lock_of(load)]
+            in_ledger("SELECT name FROM {schema}.staging WHERE attempt_lock = %s"), [lock_of(load.attempt)]
         ).fetchall()
         drop_staging(connection, [name for (name,) in own])
         connection.commit()
@@ -111,9 +114,9 @@ def _drop_own_staging(connection: PgConnection, load: Load) -> None:
         log.warning("staging of attempt %s is left for the next load to drop: %s", load.attempt, error)
 
 
-def _lock_of(load: Load) -> int:
-    """The advisory lock of the attempt: a signed 64-bit number out of its random name."""
-    return int.from_bytes(bytes.fromhex(load.attempt)[:8], signed=True)
+def lock_of(attempt_: str) -> int:
+    """The advisory lock of an attempt: a signed 64-bit number out of its random name."""
+    return int.from_bytes(bytes.fromhex(attempt_)[:8], signed=True)
 
 
 def _require_utf8(connection: PgConnection) -> None:
