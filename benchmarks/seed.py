@@ -28,6 +28,7 @@ from tests.support.seeds import request_of, seed_job
 from ticdc_replay import jobspec
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.drivers.load import run_load
+from ticdc_replay.drivers.local import LocalRunner
 from ticdc_replay.drivers.seed import run_seed
 from ticdc_replay.mysql_protocol import arguments
 from ticdc_replay.stages.context import ReplayContext
@@ -171,35 +172,34 @@ class Pg:
 def measured(engine: Maria | Pg, folder: Path, dump: Path, files: Sequence[Path], runs: int) -> dict[str, list[float]]:
     """Seconds by way."""
     times: dict[str, list[float]] = {"read": [], "load": [], "seed": [], "by hand": []}
-    for number in range(runs + 1):
-        engine.empty()
-        place = folder / "pipeline"
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
-        read, load = seeded(engine, place, dump)
-        engine.prepare()
-        theirs = _timed(lambda: engine.by_hand(files))
-        print(f"{engine.section['type']}: read {read:.2f} s, load {load:.2f} s, by hand {theirs:.2f} s", flush=True)
-        if number:
-            for name, seconds in zip(times, (read, load, read + load, theirs), strict=True):
-                times[name].append(seconds)
+    with runner() as local:
+        for number in range(runs + 1):
+            engine.empty()
+            place = folder / "pipeline"
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir()
+            read, load = seeded(engine, place, dump, local)
+            engine.prepare()
+            theirs = _timed(lambda: engine.by_hand(files))
+            print(f"{engine.section['type']}: read {read:.2f} s, load {load:.2f} s, by hand {theirs:.2f} s", flush=True)
+            if number:
+                for name, seconds in zip(times, (read, load, read + load, theirs), strict=True):
+                    times[name].append(seconds)
     return times
 
 
-def seeded(engine: Maria | Pg, folder: Path, dump: Path) -> tuple[float, float]:
+def seeded(engine: Maria | Pg, folder: Path, dump: Path, local: LocalRunner) -> tuple[float, float]:
     """Seconds that the changelog takes, and its load."""
     with pipeline_for(folder, "unused:9092", "topic", targets=[engine.section]) as made:
         loaded = made.loaded
     with ReplayContext(loaded, Connections({"target": engine.connection})) as context:
         job, _ = seed_job(context, request_of(dump))
-        with runner() as local:
-            read = _timed(lambda: run_seed(local, job, context.connections))
+        read = _timed(lambda: run_seed(local, job, context.connections))
         check_base(context, job.run_hash)
         written = write_load_job(context, job.run_hash, "mirror")
         load = jobspec.decode(context.artifacts.get(written.uri.removeprefix(f"{context.artifacts_uri}/")))
         assert isinstance(load, jobspec.LoadJob)
-        with runner() as local:
-            return read, _timed(lambda: run_load(local, load, context.connections))
+        return read, _timed(lambda: run_load(local, load, context.connections))
 
 
 def _timed(work: Callable[[], object]) -> float:

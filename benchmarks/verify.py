@@ -1,7 +1,7 @@
 """Comparing equal tables: ``verify`` against a count and a checksum that a person writes, in the same ranges in both databases.
 
-``python -m benchmarks.verify`` fills MariaDB and PostgreSQL with equal rows, and compares them seven times by each way, in turn.
-With 1 M rows it writes its part of ``benchmarks/RESULTS.md``. By hand, ranges are known, both databases work at the same time,
+``python -m benchmarks.verify`` fills MariaDB and PostgreSQL with equal rows, and compares them three times by each way, in turn.
+With 10 M rows it writes its part of ``benchmarks/RESULTS.md``. By hand, ranges are known, both databases work at the same time,
 and text is taken as each engine prints it.
 """
 
@@ -32,8 +32,8 @@ from ticdc_replay.stages.upkeep.mirrors import raise_floor
 from ticdc_replay.stages.upkeep.verify import verify
 from ticdc_replay.verify.compare import RANGE_ROWS, Pace
 
-ROWS = 1_000_000
-RUNS = 7
+ROWS = 10_000_000
+RUNS = 3
 GOAL = 0.8
 AT = 1_000
 SOURCE_TABLE = (
@@ -79,7 +79,7 @@ def main() -> None:
     source_statements.GENTLE = ()
     with (
         tempfile.TemporaryDirectory(dir="/var/tmp") as name,
-        mariadb.running(Path(name), programs, {"innodb-buffer-pool-size": "1G"}) as source,
+        mariadb.running(Path(name), programs, {"innodb-buffer-pool-size": "4G"}) as source,
         Postgres(Path(name) / "postgres") as postgres,
     ):
         dsn = postgres.create_database("mirror")

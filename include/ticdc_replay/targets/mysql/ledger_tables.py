@@ -54,7 +54,7 @@ _TABLES = {
     "tasks": f"attempt {_NAME}, task int NOT NULL, result longtext NOT NULL, PRIMARY KEY (attempt, task)",
     "locks": "name varchar(64) NOT NULL PRIMARY KEY",
 }
-_FOUND = "SELECT count(*) FROM information_schema.tables WHERE table_schema = %s"
+_FOUND = "SELECT count(*) FROM information_schema.tables WHERE table_schema = %s AND table_name IN %s"
 
 
 def create(connection: MysqlConnection, server: Server) -> None:
@@ -94,7 +94,7 @@ def of_texts(server: Server) -> str:
 
 def _is_there(connection: MysqlConnection) -> bool:
     with connection.cursor() as cursor:
-        cursor.execute(_FOUND, (LEDGER_SCHEMA,))
+        cursor.execute(_FOUND, (LEDGER_SCHEMA, tuple(_TABLES)))  # one that an older version has made lacks some
         row = cursor.fetchone()
         if row is None or row[0] < len(_TABLES):
             return False

@@ -18,8 +18,9 @@ from ticdc_replay.verify.side import ComparedColumn, Digest, FoundRow, Key, Mirr
 
 _SESSION = (
     "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; SET extra_float_digits = 1; "
-    "SET default_transaction_read_only = on"
+    "SET default_transaction_read_only = on; SET max_parallel_workers_per_gather = 0"
 )
+"""One process of the server for one comparison, as the source has it: others have their part of the machine."""
 _FORMS = {
     "smallint": {Form.INTEGER},
     "integer": {Form.INTEGER},
