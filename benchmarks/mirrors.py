@@ -2,8 +2,9 @@
 
 ``python -m benchmarks.mirrors`` fills a mirror and a table by hand with equal rows, then replaces all of them by each way, in
 turn, and writes its part of ``benchmarks/RESULTS.md``; with another number of rows it only prints. The window is a changelog of
-four files, loaded by two processes without Spark. By hand, the rows are in a text file of the engine: COPY, or LOAD DATA, into a
-table without index, then DELETE and INSERT, or INSERT … ON DUPLICATE KEY UPDATE. A first run does not count.
+four files, loaded by two processes without Spark. By hand, the rows are in a text file of the engine, in the order of their
+commits, as in the window: COPY, or LOAD DATA, into a table without index, then DELETE and INSERT, or INSERT … ON DUPLICATE KEY
+UPDATE. A first run does not count.
 """
 
 import argparse
@@ -64,6 +65,7 @@ ORDERS = table(
     },
 )
 COLUMNS = "id, customer, status, amount, weight, created, mail, note, _commit_ts"
+ORDER = "_commit_ts, id"
 
 
 def main() -> None:
@@ -192,7 +194,7 @@ def mysql_ways(server: Connection, folder: Path) -> Ways:
     def export() -> None:
         file.unlink(missing_ok=True)
         with session() as cursor:
-            cursor.execute(f"SELECT {COLUMNS} FROM shop.orders INTO OUTFILE '{file}'")
+            cursor.execute(f"SELECT {COLUMNS} FROM shop.orders ORDER BY {ORDER} INTO OUTFILE '{file}'")
             cursor.execute("CREATE DATABASE IF NOT EXISTS hand")
             cursor.execute("CREATE TABLE IF NOT EXISTS hand.orders LIKE shop.orders")
 
@@ -217,7 +219,7 @@ def postgres_ways(dsn: str, folder: Path) -> Ways:
 
     def export() -> None:
         with psycopg.connect(dsn) as session, session.cursor() as cursor, file.open("wb") as target:
-            with cursor.copy(f"COPY (SELECT {COLUMNS} FROM shop.orders) TO STDOUT (FORMAT csv)".encode()) as copy:
+            with cursor.copy(f"COPY (SELECT {COLUMNS} FROM shop.orders ORDER BY {ORDER}) TO STDOUT (FORMAT csv)".encode()) as copy:
                 for chunk in copy:
                     target.write(chunk)
             cursor.execute("CREATE TABLE IF NOT EXISTS by_hand (LIKE shop.orders INCLUDING ALL)")
