@@ -195,8 +195,10 @@ def _is_read_exactly(block: bytes, layout: Layout, columns: Sequence[pa.Array]) 
         last = at + size + inside + 2 * quoted
         if (last > stops).any() or (letters[last - 1] != letters[at])[quoted].any():
             return False
-        if layout.only_numbers_bare and bare.any() and not are_numbers(column.filter(pa.array(bare))):
-            return False
+        if layout.only_numbers_bare and bare.any():
+            others = column if (bare == present).all() else column.filter(pa.array(bare))
+            if not are_numbers(others):
+                return False
         if column is columns[-1]:
             return bool((last == stops).all())
         if not (letters[last] == layout.separator[0]).all():
