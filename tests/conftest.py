@@ -181,7 +181,7 @@ def postgres(servers_folder: Path) -> Iterator[Postgres]:
 
 
 @pytest.fixture(scope="session")
-def mariadb_programs() -> Programs:
+def mariadb_programs() -> Iterator[Programs]:
     """The programs of a MariaDB server, the peer for what is MySQL's in an upstream; skips where they don't exist."""
     from tests.support import mariadb
 
@@ -190,7 +190,8 @@ def mariadb_programs() -> Programs:
         pytest.skip(
             f"rows of the upstream are read again from MariaDB {mariadb.VERSION}, whose jar has programs for Linux on x86-64 only"
         )
-    return found
+    with mariadb.one_tls_context():
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from tests.support import mariadb
 from tests.support.capture_sets import CaptureSets, Committed
 from tests.support.published_captures import Topics
 from tests.support.typed_cells import same_value
-from tests.support.upstream_history import WITHOUT_TLS, Definition, Upstream, shown
+from tests.support.upstream_history import Definition, Upstream, shown
 from ticdc_replay import jobspec
 from ticdc_replay.captures import Capture, changefeed_toml
 from ticdc_replay.changelog.files.index import ChangelogIndex
@@ -81,7 +81,7 @@ Json = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, mariadb_programs: mariadb.Programs) -> Iterator[Connection]:
-    with mariadb.running(tmp_path_factory.mktemp("mariadb"), mariadb_programs, WITHOUT_TLS) as connection:
+    with mariadb.running(tmp_path_factory.mktemp("mariadb"), mariadb_programs) as connection:
         yield connection
 
 

@@ -23,7 +23,6 @@ from ticdc_replay.domain.connections import Connection
 
 Json = dict[str, Any]
 
-WITHOUT_TLS = {"ssl": "OFF"}
 """The server's options: the proxy reads and changes packets. MariaDB offers TLS by itself from 11.4 on, and clients take it."""
 
 _BEGIN = datetime(2020, 1, 1, tzinfo=UTC)
@@ -96,7 +95,7 @@ class Upstream:
 
 @contextmanager
 def shown(upstream: Upstream, server: Connection) -> Iterator[Connection]:
-    """The connection to a proxy of *server*, started ``WITHOUT_TLS``, that shows *upstream*'s past."""
+    """The connection to a proxy of *server*, which takes connections without TLS, that shows *upstream*'s past."""
 
     class Session(BaseRequestHandler):
         def handle(self) -> None:

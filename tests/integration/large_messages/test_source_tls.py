@@ -41,7 +41,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory, mariadb_programs: mariadb.
     ca, _ = files(folder, "ca", authority)
     certificate, key = files(folder, "server", make_certificate("server", authority))
     files(folder, "client", make_certificate("replay", authority))
-    options = {"ssl-ca": ca, "ssl-cert": certificate, "ssl-key": key, "require-secure-transport": "ON"}
+    options = {"ssl": "ON", "ssl-ca": ca, "ssl-cert": certificate, "ssl-key": key, "require-secure-transport": "ON"}
     with mariadb.running(folder, mariadb_programs, options) as connection:
         known = f"'{WITH_CERTIFICATE}'@'127.0.0.1'"
         mariadb.execute(
