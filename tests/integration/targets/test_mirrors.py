@@ -2,16 +2,21 @@
 
 import itertools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pymysql
 import pytest
 
 from tests.support.changelogs import Changelog, delete, put, table
 from tests.support.target_rigs import LakeRig, MirrorRig, MysqlRig, PostgresRig
+from ticdc_replay import mysql_protocol
 from ticdc_replay.domain.column_types import ColumnType
+from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import TargetMismatchError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.ddl.reader import definition_from_sql
+from ticdc_replay.targets.mysql.staging import drop_staging
 
 pytestmark = pytest.mark.integration
 
@@ -55,6 +60,38 @@ def test_a_ledger_of_an_older_version_gets_the_table_that_it_lacks(any_mirror: M
     any_mirror.load(Changelog(artifacts, 100, 200).rows(ORDERS, [put(110, id=1, v="y")]))
     assert any_mirror.rows(ALL) == [(1, "y", 110)]
     assert any_mirror.rows("SELECT * FROM _ticdc_replay.tasks") == []
+
+
+def test_a_key_may_be_called_like_a_path(any_mirror: MirrorRig, artifacts: Path) -> None:
+    if isinstance(any_mirror, LakeRig):
+        pytest.skip("a lake has no such names")
+    orders = table("shop.orders", {".id": INT, "v": TEXT}, key=(".id",))
+    rows = [put(11, **{".id": 2, "v": "b"}), put(12, **{".id": 1, "v": "a"})]
+    any_mirror.load(Changelog(artifacts, 0, 100).rows(orders, rows))
+    assert any_mirror.rows("SELECT v FROM shop.orders ORDER BY v") == [("a",), ("b",)]
+
+
+def test_two_attempts_clear_up_beside_each_other(mysql_server: Connection) -> None:
+    mirror = MysqlRig(mysql_server)
+    mirror.execute("CREATE DATABASE IF NOT EXISTS _ticdc_replay")
+    for name, columns in (
+        ("staging", "name varchar(64) PRIMARY KEY, attempt varchar(64)"),
+        ("tasks", "attempt varchar(64)"),
+    ):
+        mirror.execute(f"CREATE TABLE _ticdc_replay.{name} ({columns}) ENGINE = InnoDB")
+    sessions = [pymysql.connect(**mysql_protocol.arguments(mysql_server, 3306)) for _ in range(2)]
+
+    def clear_up(number: int) -> None:
+        for at in range(100):
+            with sessions[number].cursor() as cursor:
+                cursor.execute("INSERT INTO _ticdc_replay.staging VALUES (%s, %s)", (f"{number}_{at}", str(number)))
+            sessions[number].commit()
+            drop_staging(sessions[number], [f"{number}_{at}"])
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(clear_up, range(2)))
+    for session in sessions:
+        session.close()
 
 
 def test_applying_a_window_twice_changes_nothing(any_mirror: MirrorRig, artifacts: Path) -> None:

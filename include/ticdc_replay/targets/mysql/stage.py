@@ -49,6 +49,7 @@ def _stage(task: StageTask | VersionTask, stager: AnyStager) -> StageResult:
         server = look(connection)
         if not locks.take(connection, f"task {task.attempt} {task.number}"):
             raise TransientError(f"cannot {doing}: another run of the task has been at it for {locks.WAIT_S} s")
+        connection.commit()  # what a run has noted before its lock was given back is seen
         noted = _noted(connection, task)
         if noted is not None:
             return noted
@@ -57,11 +58,7 @@ def _stage(task: StageTask | VersionTask, stager: AnyStager) -> StageResult:
                 _empty(connection, name)
         pieces = [_stage_piece(connection, server, stager, piece) for piece in task.pieces]
         result = StageResult(tuple(pieces), stager.close())
-        with connection.cursor() as cursor:
-            cursor.execute(
-                f"INSERT INTO {LEDGER_SCHEMA}.tasks (attempt, task, result) VALUES (%s, %s, %s)",
-                (task.attempt, task.number, msgspec.json.encode(result).decode()),
-            )
+        _note(connection, task, result)
         connection.commit()
         with connection.cursor() as cursor:
             for name in task.own_stages:
@@ -84,6 +81,18 @@ def _noted(connection: BulkConnection, task: StageTask | VersionTask) -> StageRe
         cursor.execute(statement, (task.attempt, task.number))
         row = cursor.fetchone()
     return msgspec.json.decode(row[0], type=StageResult) if row is not None else None
+
+
+def _note(connection: BulkConnection, task: StageTask | VersionTask, result: StageResult) -> None:
+    """Raises TransientError where another run has noted a result meanwhile: servers may not share their locks."""
+    statement = f"INSERT INTO {LEDGER_SCHEMA}.tasks (attempt, task, result) VALUES (%s, %s, %s)"
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(statement, (task.attempt, task.number, msgspec.json.encode(result).decode()))
+    except Errors as error:
+        if mysql_protocol.code_and_text(error)[0] != SAME_KEY:
+            raise
+        raise TransientError(f"another run of task {task.number} has staged its rows meanwhile; try again") from error
 
 
 def _stage_piece(connection: BulkConnection, server: Server, stager: AnyStager, piece: Any) -> StagedPiece:

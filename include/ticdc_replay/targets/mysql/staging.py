@@ -113,8 +113,17 @@ def drop_staging(connection: MysqlConnection, names: Sequence[str]) -> None:
         for name in names:
             cursor.execute(f"DROP TABLE IF EXISTS {stage_name(name)}")
             cursor.execute(f"DELETE FROM {_STAGING} WHERE name = %s", (name,))
-        cursor.execute(f"DELETE FROM {LEDGER_SCHEMA}.tasks WHERE attempt NOT IN (SELECT attempt FROM {_STAGING})")
     connection.commit()
+    with connection.cursor() as cursor:
+        # Looked for without locks: those of other attempts, and notes that are not committed yet, are not waited for.
+        cursor.execute(
+            f"SELECT DISTINCT attempt FROM {LEDGER_SCHEMA}.tasks WHERE attempt NOT IN (SELECT attempt FROM {_STAGING})"
+        )
+        ended = cursor.fetchall()
+        connection.commit()
+        for attempt_ in ended:
+            cursor.execute(f"DELETE FROM {LEDGER_SCHEMA}.tasks WHERE attempt = %s", attempt_)
+            connection.commit()
 
 
 def _drop_dead_staging(connection: MysqlConnection, own: str) -> None:

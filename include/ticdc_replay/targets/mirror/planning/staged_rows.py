@@ -66,8 +66,9 @@ def in_order_of_key(batch: pa.RecordBatch, piece: StagePiece) -> pa.RecordBatch:
     """The rows of *batch* in the order of their keys: the database then finds the next row of its table near the last one, which
     saves a merge about a quarter of its time."""
     keys = narrow(batch, piece.fold.handle_key, is_put(batch), piece.fold.order)
-    cells = {column.source: key_cells(keys, column.source) for column in piece.columns if column.is_key}
-    order = pc.sort_indices(pa.table(cells), sort_keys=[(name, "ascending") for name in cells])
+    cells = [key_cells(keys, column.source) for column in piece.columns if column.is_key]
+    numbers = [str(at) for at in range(len(cells))]  # Arrow takes a name that begins with a dot for a path
+    order = pc.sort_indices(pa.table(cells, numbers), sort_keys=[(number, "ascending") for number in numbers])
     places = order.to_numpy()
     return batch if (places[1:] > places[:-1]).all() else batch.take(order)
 
