@@ -219,7 +219,9 @@ def postgres_ways(dsn: str, folder: Path) -> Ways:
 
     def export() -> None:
         with psycopg.connect(dsn) as session, session.cursor() as cursor, file.open("wb") as target:
-            with cursor.copy(f"COPY (SELECT {COLUMNS} FROM shop.orders ORDER BY {ORDER}) TO STDOUT (FORMAT csv)".encode()) as copy:
+            with cursor.copy(
+                f"COPY (SELECT {COLUMNS} FROM shop.orders ORDER BY {ORDER}) TO STDOUT (FORMAT csv)".encode()
+            ) as copy:
                 for chunk in copy:
                     target.write(chunk)
             cursor.execute("CREATE TABLE IF NOT EXISTS by_hand (LIKE shop.orders INCLUDING ALL)")
