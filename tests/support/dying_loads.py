@@ -18,18 +18,18 @@ class Dying:
     """Strikes at the *number*-th write to the tables or the ledger: before it, or after it was done."""
 
     def __init__(self, number: int, *, after: bool) -> None:
-        self.left = number
-        self.after = after
+        self.number, self.after = number, after
+        self.seen = 0
         self.struck = False
 
     def write(self, do: Callable[[], Any]) -> Any:
         """*do*, which is a write."""
-        self.left -= 1
-        if self.left == 0 and not self.after:
+        self.seen += 1
+        if self.seen == self.number and not self.after:
             self.struck = True
             raise FaultError
         done = do()
-        if self.left == 0:
+        if self.seen == self.number:
             self.struck = True
             raise FaultError
         return done
@@ -50,7 +50,8 @@ class Stalling:
     def __init__(
         self, lake: LakeRig, number: int, meanwhile: Callable[[], object], *, killed: bool, only: str = ""
     ) -> None:
-        self.lake, self.left, self.meanwhile, self.killed, self.only = lake, number, meanwhile, killed, only
+        self.lake, self.number, self.meanwhile, self.killed, self.only = lake, number, meanwhile, killed, only
+        self.seen = 0
         self.stalled = ""
 
     def write(self, what: str, do: Callable[[], Any]) -> Any:
@@ -59,8 +60,8 @@ class Stalling:
         is_held = any('"token":""' not in lease.read_text() for lease in leases)
         if self.stalled or not is_held or not what.startswith(self.only):
             return do()
-        self.left -= 1
-        if self.left:
+        self.seen += 1
+        if self.seen != self.number:
             return do()
         self.stalled = what
         for lease in leases:

@@ -4,9 +4,7 @@
 are marked ``nightly``.
 """
 
-import itertools
 import os
-from collections.abc import Iterator
 
 from hypothesis import HealthCheck, settings
 
@@ -33,8 +31,3 @@ def load_profile() -> None:
 def examples(share: float = 1.0) -> int:
     """The number of examples of a test that is worth *share* of the others: less for slow ones, more for wide ones."""
     return max(1, round(settings.get_profile("ticdc-replay").max_examples * share))
-
-
-def counted(step: int, first: int = 1) -> Iterator[int]:
-    """The numbers of the writes at which a load breaks: each *step*-th from *first* on, at night all."""
-    return itertools.count(1) if NIGHTLY else itertools.count(first, step)

@@ -18,7 +18,8 @@ class MysqlFault:
     """Kills the load's own session before its *number*-th statement or commit, or after the latter was done."""
 
     def __init__(self, mirror: MysqlRig, number: int, *, after: bool) -> None:
-        self.mirror, self.left, self.after, self.struck = mirror, number, after, False
+        self.mirror, self.number, self.after = mirror, number, after
+        self.seen, self.struck = 0, False
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -46,8 +47,8 @@ class MysqlFault:
     def strike(self, connection: Any, *, is_after: bool) -> None:
         if is_after is not self.after or self.struck:
             return
-        self.left -= 1
-        if self.left == 0:
+        self.seen += 1
+        if self.seen == self.number:
             self.struck = True
             with contextlib.suppress(pymysql.err.OperationalError):
                 self.mirror.execute(f"KILL {connection.thread_id()}")
@@ -70,12 +71,12 @@ class PostgresFault:
 
     def __init__(self, mirror: PostgresRig, number: int) -> None:
         self.mirror = mirror
-        self.left = number
-        self.struck = False
+        self.number = number
+        self.seen, self.struck = 0, False
 
     def __call__(self, connection: psycopg.Connection[Any]) -> None:
-        self.left -= 1
-        if self.left == 0:
+        self.seen += 1
+        if self.seen == self.number:
             self.struck = True
             kill(self.mirror.dsn, f"pid = {connection.info.backend_pid}")
 

@@ -17,9 +17,9 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from tests.integration.snapshot.feed import at
+from tests.support.deaths import die_at_statements
 from tests.support.dumpling_files import Table, Variant, write_dump
 from tests.support.dying_loads import watch_writes
-from tests.support.examples import counted
 from tests.support.in_process import in_process
 from tests.support.mirror_rig import OLD, TABLE, Rig
 from tests.support.open_protocol import columns, ddl, row
@@ -426,19 +426,20 @@ def test_a_swap_that_is_killed_anywhere_leaves_one_whole_mirror(
     fed.replay(0, 1, 2)
     original = [(1, "spoilt"), (4, "spoilt")]
     first = fed.rig.decode(*WINDOWS[0])
-    for number in counted(13, 2 if after else 1):
+
+    def attempt(number: int) -> int:
         fed.database.execute("UPDATE s.t SET v = 'spoilt'")
         fed.database.execute("DELETE FROM s.t WHERE id = 3")
-        killed = _swap_killed(fed, monkeypatch, number, after=after)
+        seen = _swap_killed(fed, monkeypatch, number, after=after)
         assert fed.rows in (EXPECTED, original)
         # Whoever loads next finds the mirror with its own ledger, and brings no deleted row back.
         fed.rig.load(first, reload=True)
         assert [row[0] for row in fed.rows] in ([1, 3, 4], [1, 4])
         fed.rebuild()
-        assert (fed.rows, fed.side) == (EXPECTED, []), number
-        if not killed:
-            break
-    assert number > (15 if fed.is_lake else 40)
+        assert (fed.rows, fed.side) == (EXPECTED, [])
+        return seen
+
+    assert die_at_statements(attempt) > (14 if fed.is_lake else 39)
 
 
 @pytest.mark.parametrize("kind", ["mysql", pytest.param("tidb", marks=pytest.mark.nightly)])
@@ -465,19 +466,17 @@ def test_a_load_after_a_swap_that_was_killed_finds_the_new_form(
     assert rows == [(1, "uno", 0), (2, "two", 1), (3, "three", 0), (4, "four", 0)]
 
 
-def _swap_killed(fed: Feeding, monkeypatch: pytest.MonkeyPatch, number: int, *, after: bool) -> bool:
-    """Rebuild, and die at the *number*-th statement or commit of the swap; whether it came so far."""
-    left, struck = number, False
+def _swap_killed(fed: Feeding, monkeypatch: pytest.MonkeyPatch, number: int, *, after: bool) -> int:
+    """Rebuild, and die at the *number*-th statement or commit of the swap; how many it came to."""
+    seen = 0
 
     def strike(do: Callable[[], Any]) -> Any:
-        nonlocal left, struck
-        left -= 1
-        if left == 0 and not after:
-            struck = True
+        nonlocal seen
+        seen += 1
+        if seen == number and not after:
             raise KilledError
         done = do()
-        if left == 0:
-            struck = True
+        if seen == number:
             raise KilledError
         return done
 
@@ -500,7 +499,7 @@ def _swap_killed(fed: Feeding, monkeypatch: pytest.MonkeyPatch, number: int, *, 
         patch.setattr(type(mirror), "replace", dying)
         with contextlib.suppress(KilledError):
             fed.rebuild()
-    return struck
+    return seen
 
 
 def test_prune_keeps_what_a_rebuild_needs_until_it_has_ended(fed: Feeding, tmp_path: Path) -> None:

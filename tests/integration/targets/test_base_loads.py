@@ -10,8 +10,8 @@ import pytest
 
 from tests.integration.targets.conftest import Mirror
 from tests.support.changelogs import Changelog, base, delete, put, table
+from tests.support.deaths import die_at_statements
 from tests.support.dying_loads import Dying, FaultError
-from tests.support.examples import counted
 from tests.support.target_rigs import LakeRig, MirrorRig
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import TargetMismatchError
@@ -147,7 +147,8 @@ def test_a_load_into_a_lake_that_dies_anywhere_is_repeated(
     make_lake: Callable[[], LakeRig], artifacts: Path, *, after: bool
 ) -> None:
     before, across, newer = windows(artifacts)
-    for number in counted(4, first=2 if after else 3):
+
+    def attempt(number: int) -> int:
         lake, dying = make_lake(), Dying(number, after=after)
         with pytest.MonkeyPatch.context() as patch:
             dying.patched(patch)
@@ -160,8 +161,9 @@ def test_a_load_into_a_lake_that_dies_anywhere_is_repeated(
         for window in (newer, across, before):
             lake.load(window)
         assert lake.rows("SELECT id, item, _commit_ts FROM shop.orders ORDER BY id") == EXPECTED
-        if not dying.struck:
-            return
+        return dying.seen
+
+    die_at_statements(attempt)
 
 
 @pytest.fixture

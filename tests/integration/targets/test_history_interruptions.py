@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 
 from tests.integration.targets.conftest import SERVERS
 from tests.support.changelogs import Changelog, Row, delete, put, table
+from tests.support.deaths import die_at_statements
 from tests.support.dying_loads import KilledError, Stalling
-from tests.support.examples import NIGHTLY, counted
+from tests.support.examples import NIGHTLY
 from tests.support.lost_sessions import MysqlFault, PostgresFault
 from tests.support.target_rigs import LakeRig, MirrorRig, MysqlRig, PostgresRig
 from tests.support.waiting import PATIENCE_S
@@ -57,7 +58,8 @@ def test_an_attempt_that_stalls_while_another_one_loads(
     other = window(artifacts, REPAIRED, "newer") if is_newer else first
     generation = 2 if is_newer else 1
     stalls = []
-    for number in counted(3 if killed else 5, first=3 if killed else 2):
+
+    def attempt(number: int) -> int:
         history = LakeRig(kind, lake_spark, tmp_path, mode="history")
         history.load(window(artifacts, BEFORE, from_ts=0))
         stalling = Stalling(history, number, partial(history.load, other, generation=generation), killed=killed)
@@ -71,14 +73,15 @@ def test_an_attempt_that_stalls_while_another_one_loads(
                 assert not killed, stalling.stalled
             except SupersededError:
                 assert is_newer, stalling.stalled
-        if not stalling.stalled:
-            break
-        stalls.append(stalling.stalled.split()[0])
-        assert history.rows(VERSIONS) == found([*BEFORE, *rows]), stalling.stalled
+        if stalling.stalled:
+            stalls.append(stalling.stalled.split()[0])
+            assert history.rows(VERSIONS) == found([*BEFORE, *rows]), stalling.stalled
         history.load(other, generation=generation)
         assert history.rows(VERSIONS) == found([*BEFORE, *rows]), stalling.stalled
         assert {each.outcome for each in history.load(other, generation=generation).tables} == {"done_before"}
-    assert len(stalls) > 1
+        return stalling.seen
+
+    die_at_statements(attempt)
     assert "INSERT" in stalls or not NIGHTLY
 
 
@@ -102,17 +105,17 @@ def make_database_history(request: pytest.FixtureRequest) -> Callable[[], Mirror
 
 
 @contextmanager
-def losing(rig: MirrorRig, number: int, *, after: bool) -> Iterator[Callable[[], bool]]:
-    """The load loses its connection at its *number*-th statement or commit, or after that was done; whether it came to that."""
+def losing(rig: MirrorRig, number: int, *, after: bool) -> Iterator[MysqlFault | PostgresFault]:
+    """The load loses its connection at its *number*-th statement or commit, or after that was done."""
     if isinstance(rig, MysqlRig):
         mysql = MysqlFault(rig, number, after=after)
         with mysql.watching():
-            yield lambda: mysql.struck
+            yield mysql
     else:
         assert isinstance(rig, PostgresRig)
         postgres = PostgresFault(rig, number)
         with postgres.after_commits() if after else postgres.before_statements():
-            yield lambda: postgres.struck
+            yield postgres
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -123,13 +126,9 @@ def test_a_connection_to_a_database_that_is_lost_at_any_statement(
     without rows of the table is."""
     rows = "SELECT id, v, _op, _commit_ts FROM shop.orders_history WHERE _ddl IS NULL ORDER BY _commit_ts, _op, id"
     current = "SELECT id, v, valid_from FROM shop.orders WHERE is_current ORDER BY id"
-    only_commits = after and isinstance(make_database_history(), PostgresRig)
-    # A number takes seconds, also at night.
-    numbers, struck = itertools.count(2, 3 if only_commits else 7 if NIGHTLY else 97), True
     redriven = [put(130, id=7, v="late")]
-    hits = 0
-    while struck:
-        number = next(numbers)
+
+    def attempt(number: int) -> int:
         rig, artifacts = make_database_history(), tmp_path / str(number)
         rig.load(window(artifacts, BEFORE, from_ts=0))
         rig.load(window(artifacts, ROWS[:1], "older"), generation=1)
@@ -137,31 +136,30 @@ def test_a_connection_to_a_database_that_is_lost_at_any_statement(
         first.ddl(105, "ALTER TABLE orders MODIFY id BIGINT, ADD COLUMN n INT")
         redrive = window(artifacts, redriven, "redrive")
         redrive.redrives = first.run_hash
-        with losing(rig, number, after=after) as is_struck:
+        with losing(rig, number, after=after) as fault:
             try:
                 rig.load(first, generation=2)
                 rig.load(redrive, generation=2)
                 rig.load(first, generation=2, reload=True)
             except (TransientError, CommitStateUnknownError):
-                assert is_struck()
-            struck = is_struck()
-        hits += struck
+                assert fault.struck
         others = rig.rows("SELECT count(*) FROM _ticdc_replay.ledger WHERE from_ts = 100")
         found_rows = rig.rows(rows)
         whole = [found([*BEFORE, *ROWS[:1]]), found([*BEFORE, *ROWS]), found([*BEFORE, *ROWS, *redriven])]
-        assert found_rows in whole, number
-        assert others != [(0,)], number
+        assert found_rows in whole
+        assert others != [(0,)]
         for changelog in (first, redrive, first):
             rig.load(changelog, generation=2)
             rig.load(window(artifacts, BEFORE, from_ts=0), reload=True)
-        assert rig.rows(rows) == found([*BEFORE, *ROWS, *redriven]), number
-        assert rig.rows(current) == [(2, "b", 110), (7, "late", 130)], number
-        if number % 2:
-            rig.load(Changelog(artifacts, 100, 200, "without"), generation=3)
-            assert rig.rows(rows) == found(BEFORE), number
-            assert rig.rows(IN_LEDGER.replace("'orders'", "'orders_history'")) == [(0,)]
-        assert rig.rows("SELECT count(*) FROM _ticdc_replay.staging") == [(0,)], number
-    assert hits > 2
+        assert rig.rows(rows) == found([*BEFORE, *ROWS, *redriven])
+        assert rig.rows(current) == [(2, "b", 110), (7, "late", 130)]
+        rig.load(Changelog(artifacts, 100, 200, "without"), generation=3)
+        assert rig.rows(rows) == found(BEFORE)
+        assert rig.rows(IN_LEDGER.replace("'orders'", "'orders_history'")) == [(0,)]
+        assert rig.rows("SELECT count(*) FROM _ticdc_replay.staging") == [(0,)]
+        return fault.seen
+
+    assert die_at_statements(attempt, every=7) > 5  # a death takes seconds, also at night
 
 
 def test_a_slice_in_parts_of_which_some_were_committed(mysql_mirror: MysqlRig, tmp_path: Path) -> None:

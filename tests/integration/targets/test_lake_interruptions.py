@@ -1,6 +1,5 @@
 """Whatever breaks, and whenever: a lake table is whole before and after, and the next load brings it to the same end state."""
 
-import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.changelogs import Changelog, delete, put, table
+from tests.support.deaths import die_at_statements
 from tests.support.dying_loads import Dying, FaultError, KilledError, Stalling
-from tests.support.examples import counted
 from tests.support.in_process import in_process
 from tests.support.target_rigs import LakeRig
 from tests.support.waiting import PATIENCE_S, wait_for
@@ -45,7 +44,11 @@ def lake(request: pytest.FixtureRequest, lake_spark: SparkSession, tmp_path: Pat
 
 @pytest.fixture
 def changelog(lake: LakeRig, artifacts: Path) -> Changelog:
-    """A window that replaces, deletes and inserts rows of one table and makes another."""
+    return window(lake, artifacts)
+
+
+def window(lake: LakeRig, artifacts: Path) -> Changelog:
+    """A window that replaces, deletes and inserts rows of one table, which *lake* has now, and makes another."""
     lake.load(Changelog(artifacts, 0, 100).rows(ORDERS, [put(10, id=1, v="old"), put(10, id=2, v="old")]))
     changelog = Changelog(artifacts, 100, 200)
     changelog.rows(ORDERS, [put(110, id=1, v="new"), delete(115, id=2), put(120, id=3, v="new")], files=2)
@@ -54,29 +57,33 @@ def changelog(lake: LakeRig, artifacts: Path) -> Changelog:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_load_that_dies_at_any_write_leaves_nothing_half_applied(
-    lake: LakeRig, changelog: Changelog, after: bool
+    lake: LakeRig, lake_spark: SparkSession, tmp_path: Path, after: bool
 ) -> None:
-    if lake.kind == "delta" and not after:
+    kind = lake.kind
+    if kind == "delta" and not after:
         pytest.skip(
             "the writes are those of Iceberg; what Delta does with a commit whose answer is lost is the other case"
         )
-    for number in counted(4):
-        dying = Dying(number, after=after)
+
+    def attempt(number: int) -> int:
+        lake, dying = LakeRig(kind, lake_spark, tmp_path), Dying(number, after=after)
+        changelog = window(lake, lake.folder / "artifacts")
         with pytest.MonkeyPatch.context() as patch:
             dying.patched(patch)
             with suppress(FaultError):
                 lake.load(changelog)
         assert lake.rows(ORDERS_NOW) in (BEFORE, AFTER)
-        if not dying.struck:
-            break
-    assert number >= 5
-    reports = lake.load(changelog).tables
-    assert {report.outcome for report in reports} == {"done_before"}
-    assert {(report.upserted, report.tombstones, report.superseded) for report in reports} == {(2, 1, 0), (1, 0, 0)}
-    assert lake.rows(ORDERS_NOW) == AFTER
-    assert lake.rows("SELECT id FROM shop.items") == [(7,)]
-    late = lake.load_table(Changelog(lake.folder / "late", 50, 100).rows(ORDERS, [put(60, id=2, v="late")]))
-    assert (late.superseded, lake.rows(ORDERS_NOW)) == (1, AFTER)
+        lake.load(changelog)
+        reports = lake.load(changelog).tables
+        assert {report.outcome for report in reports} == {"done_before"}
+        assert {(report.upserted, report.tombstones, report.superseded) for report in reports} == {(2, 1, 0), (1, 0, 0)}
+        assert lake.rows(ORDERS_NOW) == AFTER
+        assert lake.rows("SELECT id FROM shop.items") == [(7,)]
+        late = lake.load_table(Changelog(lake.folder / "late", 50, 100).rows(ORDERS, [put(60, id=2, v="late")]))
+        assert (late.superseded, lake.rows(ORDERS_NOW)) == (1, AFTER)
+        return dying.seen
+
+    assert die_at_statements(attempt) > 4
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
@@ -85,7 +92,7 @@ def test_a_load_that_dies_at_any_write_leaves_nothing_half_applied(
 def test_an_attempt_that_stalls_while_a_newer_run_loads_the_window_changes_nothing(
     lake_spark: SparkSession, tmp_path: Path, only: str, killed: bool, kind: str
 ) -> None:
-    for number in itertools.count(1):
+    def attempt(number: int) -> int:
         lake = LakeRig(kind, lake_spark, tmp_path)
         artifacts = lake.folder / "artifacts"
         lake.load(Changelog(artifacts, 0, 100).rows(ORDERS, [put(10, id=1, v="old"), put(10, id=2, v="old")]))
@@ -96,11 +103,12 @@ def test_an_attempt_that_stalls_while_a_newer_run_loads_the_window_changes_nothi
             stalling.patched(patch)
             with suppress(KilledError, TransientError, SupersededError):
                 lake.load(broken, generation=1)
-        if not stalling.stalled:
-            break
-        found = {row[0]: row[1] for row in lake.rows(ORDERS_NOW)}
-        assert (found[1], 2 in found) == ("new", False), stalling.stalled
-    assert number > 1
+        if stalling.stalled:
+            found = {row[0]: row[1] for row in lake.rows(ORDERS_NOW)}
+            assert (found[1], 2 in found) == ("new", False), stalling.stalled
+        return stalling.seen
+
+    die_at_statements(attempt)
 
 
 def test_a_conflict_after_the_rows_were_published_brings_them_once(

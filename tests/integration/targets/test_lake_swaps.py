@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.changelogs import Changelog, delete, put, table
+from tests.support.deaths import die_at_statements
 from tests.support.dying_loads import Dying, FaultError
-from tests.support.examples import counted
 from tests.support.in_process import in_process
 from tests.support.target_rigs import LakeRig
 from ticdc_replay.domain.column_types import ColumnType
@@ -88,27 +88,28 @@ def test_a_new_table_may_have_other_columns_and_types(make_lake: Callable[[], La
     assert (late.superseded, new_rows(lake)) == (1, NEW_ROWS), "the delete is remembered"
 
 
-def test_a_swap_that_dies_at_any_write_leaves_the_old_rows_or_the_new_ones(make_lake: Callable[[], LakeRig]) -> None:
-    for number in counted(8):
-        for after in (False, True):
-            lake, dying = make_lake(), Dying(number, after=after)
-            with pytest.MonkeyPatch.context() as patch:
-                dying.patched(patch)
-                with suppress(FaultError):
-                    swap(lake)
-            assert sorted(lake.rows("SELECT id FROM shop.t")) in ([(1,), (2,)], [(1,), (3,)]), (number, after)
-            is_decided = mirror(lake).is_swapping(TABLE)
-            if is_decided:
-                with pytest.raises(PermanentError, match="mirror rebuild"):
-                    lake.raise_floor("shop.t", 5)
-                lake.load(Changelog(lake.folder / "later", 200, 300).rows(NEW, [put(210, **LATER)]))
-            elif mirror(lake).applied_beside(TABLE):
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_swap_that_dies_at_any_write_leaves_the_old_rows_or_the_new_ones(
+    make_lake: Callable[[], LakeRig], after: bool
+) -> None:
+    def attempt(number: int) -> int:
+        lake, dying = make_lake(), Dying(number, after=after)
+        with pytest.MonkeyPatch.context() as patch:
+            dying.patched(patch)
+            with suppress(FaultError):
                 swap(lake)
-            expected = [*NEW_ROWS, tuple(LATER.values())] if is_decided else NEW_ROWS
-            assert new_rows(lake) == expected, (number, after)
-        if not dying.struck:
-            break
-    assert number > 10
+        assert sorted(lake.rows("SELECT id FROM shop.t")) in ([(1,), (2,)], [(1,), (3,)])
+        is_decided = mirror(lake).is_swapping(TABLE)
+        if is_decided:
+            with pytest.raises(PermanentError, match="mirror rebuild"):
+                lake.raise_floor("shop.t", 5)
+            lake.load(Changelog(lake.folder / "later", 200, 300).rows(NEW, [put(210, **LATER)]))
+        elif mirror(lake).applied_beside(TABLE):
+            swap(lake)
+        assert new_rows(lake) == ([*NEW_ROWS, tuple(LATER.values())] if is_decided else NEW_ROWS)
+        return dying.seen
+
+    assert die_at_statements(attempt) >= 10
 
 
 def test_nothing_is_loaded_beside_once_the_swap_is_decided(make_lake: Callable[[], LakeRig]) -> None:
