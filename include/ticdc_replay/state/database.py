@@ -69,12 +69,15 @@ class Database:
             with self.reading() as connection:
                 is_newest = _revision(connection) == tables.REVISION
             if not is_newest:
-                from ticdc_replay.state.upgrade import upgrade  # with Alembic, which takes 0.3 s
-
                 with _migrating, self.writing() as connection:
                     if self.dialect == "postgresql":
                         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-                    upgrade(connection, self.name)
+                    if _revision(connection) is None:
+                        tables.make_all(connection)
+                    else:
+                        from ticdc_replay.state.upgrade import upgrade  # with Alembic, which takes 0.3 s
+
+                        upgrade(connection, self.name)
             if self.dialect == "sqlite":
                 self._note_machine(str(self._url.database))
 
@@ -120,10 +123,9 @@ class Database:
 
 def _revision(connection: Connection) -> str | None:
     """The version of the schema; None where there is none yet."""
-    if not inspect(connection).has_table("alembic_version"):
+    if not inspect(connection).has_table(tables.version.name):
         return None
-    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
-    return found
+    return connection.execute(select(tables.version.c.version_num)).scalar_one_or_none()
 
 
 def _parse(url: str) -> URL:

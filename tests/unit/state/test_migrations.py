@@ -9,7 +9,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Boolean, Connection, Integer, MetaData, make_url, select
+from sqlalchemy import Boolean, Connection, Integer, MetaData, inspect, make_url, select
+from sqlalchemy.engine.interfaces import ReflectedIndex
 from sqlalchemy.types import JSON
 
 from tests.support.processes import at_once
@@ -107,6 +108,40 @@ def test_what_an_earlier_version_kept_is_kept(url: str, revision: str) -> None:
         assert after == before
         assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
     database.close()
+
+
+def described(connection: Connection) -> dict[str, Any]:
+    """All that is known of the tables: columns with types and defaults, keys, indexes, and the version."""
+    found = inspect(connection)
+    tables_found = {
+        name: (
+            sorted(str(column) for column in found.get_columns(name)),
+            found.get_pk_constraint(name),
+            sorted(str({**index, "dialect_options": _texts(index)}) for index in found.get_indexes(name)),
+            found.get_unique_constraints(name),
+        )
+        for name in found.get_table_names()
+    }
+    return {**tables_found, "version": connection.execute(select(tables.version)).all()}
+
+
+def _texts(index: ReflectedIndex) -> dict[str, str]:
+    return {name: str(option) for name, option in index.get("dialect_options", {}).items()}
+
+
+def test_a_new_store_has_the_tables_that_the_migrations_leave(url: str) -> None:
+    open_state(url).close()
+    database = Database(url)
+    with database.writing() as connection:
+        made = described(connection)
+        tables.metadata.drop_all(connection)
+        tables.version.drop(connection)
+    leave_at(url, tables.REVISION)
+    with database.reading() as connection:
+        migrated = described(connection)
+    database.close()
+    assert len(made) > 15
+    assert made == migrated
 
 
 def open_and_read(_: int, url: str) -> int:
