@@ -134,7 +134,9 @@ class Feeding(msgspec.Struct):
 @pytest.fixture(
     params=[
         *("postgres", "mysql"),
-        *(pytest.param(kind, marks=pytest.mark.nightly) for kind in ("tidb", "iceberg", "delta")),
+        "tidb",
+        "iceberg",
+        "delta",
     ]
 )
 def kind(request: pytest.FixtureRequest) -> str:
@@ -362,9 +364,7 @@ def test_ddl_that_stops_leaves_the_old_mirror(fed: Feeding) -> None:
     assert fed.rows == EXPECTED
 
 
-@pytest.mark.parametrize(
-    "kind", ["postgres", "mysql", "iceberg", pytest.param("delta", marks=pytest.mark.nightly)], indirect=True
-)
+@pytest.mark.parametrize("kind", ["postgres", "mysql", "iceberg", "delta"], indirect=True)
 def test_a_rebuild_follows_the_ddl_that_the_mirror_has_followed(fed: Feeding) -> None:
     fed.replay(0, 1, 2)
     fed.rig.send(32, row(at(32), new=columns(5, "five", **OLD)))
@@ -442,7 +442,7 @@ def test_a_swap_that_is_killed_anywhere_leaves_one_whole_mirror(
     assert die_at_statements(attempt) > (14 if fed.is_lake else 39)
 
 
-@pytest.mark.parametrize("kind", ["mysql", pytest.param("tidb", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kind", ["mysql", "tidb"])
 @pytest.mark.parametrize("step", ["swap.rename", "ledger.MysqlLedger.replace"])
 def test_a_load_after_a_swap_that_was_killed_finds_the_new_form(
     fed: Feeding, monkeypatch: pytest.MonkeyPatch, step: str
@@ -625,9 +625,7 @@ def test_a_changed_shape_needs_a_rebuild(fed: Feeding) -> None:
     assert (found.outcome, found.columns) == ("equal", 2)
 
 
-@pytest.mark.parametrize(
-    "kind", ["postgres", "mysql", "iceberg", pytest.param("delta", marks=pytest.mark.nightly)], indirect=True
-)
+@pytest.mark.parametrize("kind", ["postgres", "mysql", "iceberg", "delta"], indirect=True)
 @pytest.mark.parametrize("moment", ["decided", "swapped", "moved"])
 def test_no_load_with_the_old_shape_meets_the_rows_of_the_new_one(
     fed: Feeding, monkeypatch: pytest.MonkeyPatch, moment: str

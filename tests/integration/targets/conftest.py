@@ -4,7 +4,6 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
 
 import pytest
 
@@ -101,43 +100,3 @@ def drop_by_hand(any_mirror: MirrorRig) -> Callable[[str], None]:
             any_mirror.execute(f"DROP TABLE {table}")
 
     return drop
-
-
-WITH_DELTA = {
-    "test_a_delete_and_later_windows",
-    "test_every_type_and_name_arrives_and_is_read_by_others",
-}
-"""The tests of lake tables that run with Delta each time: it takes seconds for a statement."""
-
-EACH_TIME = {(0, 1), (1, 0), (2, 1, 0)}
-"""The orders of windows in which lake tables are loaded each time."""
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Of the cases of a lake test that differ in their kind or order alone, leave most to the night."""
-    if not isinstance(item, pytest.Function) or Path(__file__).parent not in item.path.parents:
-        return
-    values = getattr(item, "callspec", NoParameters).params
-    if "tidb" in values.values():
-        item.add_marker(pytest.mark.nightly)
-    if "delta" in values.values() and item.originalname not in WITH_DELTA:
-        item.add_marker(pytest.mark.nightly)
-    if "iceberg" in values.values() and (
-        values.get("order", (0, 1)) not in EACH_TIME
-        or values.get("deletes") == "soft"
-        or (item.path.name == "test_follow.py" and values.get("name", "several") not in FOLLOWED_EACH_TIME)
-        or ("alter" in values and not any(part in values["alter"] for part in REFUSED_EACH_TIME))
-    ):
-        item.add_marker(pytest.mark.nightly)
-
-
-FOLLOWED_EACH_TIME = {"several", "renamed key", "dropped key", "renamed table and column"}
-"""The DDL that lake tables follow each time, in a test of all DDL."""
-REFUSED_EACH_TIME = {"VARCHAR(4)", "RENAME TABLE", "BIGINT UNSIGNED"}
-"""Parts of the DDL that they refuse each time."""
-
-
-class NoParameters:
-    """The parameters of a test without any."""
-
-    params: ClassVar[dict[str, Any]] = {}

@@ -370,7 +370,7 @@ def test_what_a_lake_can_not_change_is_refused_and_nothing_is_changed(
     assert mirrored(lake, feed.case) == shown(ROWS)
 
 
-@pytest.mark.parametrize("kind", ["iceberg", pytest.param("delta", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
 @pytest.mark.parametrize("value", ["9" * 38, "-1"])
 def test_a_decimal_of_a_lake_is_narrowed_to_as_many_digits_as_it_has(
     lake_spark: SparkSession, tmp_path: Path, kind: str, value: str

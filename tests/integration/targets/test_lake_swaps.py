@@ -37,7 +37,7 @@ NEW_ROWS = [(1, "eleven", "one", 2**40, 5), (3, "x", "three", 7, None)]
 LATER = {"id": 4, "v": "y", "name": "four", "n": 8, "added": 6}
 
 
-@pytest.fixture(params=["iceberg", pytest.param("delta", marks=pytest.mark.nightly)])
+@pytest.fixture(params=["iceberg", "delta"])
 def make_lake(request: pytest.FixtureRequest, lake_spark: SparkSession, tmp_path: Path) -> Callable[[], LakeRig]:
     """Makes a lake whose table has the old rows, and another form of it beside: what a rebuild from a newer base leaves."""
 
