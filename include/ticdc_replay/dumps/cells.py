@@ -6,6 +6,7 @@ protocol; binary types and BIT are bytes, the number of a BIT big-endian.
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,12 +18,10 @@ from ticdc_replay.changelog.cells.judging import REFUSED, Converted
 from ticdc_replay.changelog.cells.types import arrow_type
 from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType, integer_range
 from ticdc_replay.domain.withheld import withheld
-from ticdc_replay.dumps.letters import are_integers, are_numbers
+from ticdc_replay.dumps.letters import INTEGER, NUMBER, are_integers, are_numbers
 
 Bytes = Callable[[bytes], bytes]
 """How the bytes of a binary column are written. Raises ValueError for what is not so."""
-
-_INTEGER, _FLOAT = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$"
 
 
 def raw(text: bytes) -> bytes:
@@ -143,8 +142,8 @@ def _is_within(array: pa.Array, low: int, high: int) -> bool:
 def _number(text: bytes, kind: type[int] | type[float]) -> Any:
     """The number that *text* is; the text itself where it is none, which no numeric column takes."""
     string = _text(text)
-    pattern = _INTEGER if kind is int else _FLOAT
-    return kind(string) if isinstance(string, str) and pc.match_substring_regex(string, pattern).as_py() else string
+    pattern = INTEGER if kind is int else NUMBER
+    return kind(string) if isinstance(string, str) and re.fullmatch(pattern, string) else string
 
 
 def _text(text: bytes) -> str | bytes:

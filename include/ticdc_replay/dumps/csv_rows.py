@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from ticdc_replay.domain.withheld import withheld
 from ticdc_replay.dumps.dialect import Dialect
+from ticdc_replay.dumps.letters import NUMBER
 from ticdc_replay.dumps.records import Buffered, Layout, Rows, split_fast, transposed
 
 _ESCAPES = {b"\\": b"\\", b"0": b"\0", b"r": b"\r", b"n": b"\n"}
-_NUMBER = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_NUMBER = re.compile(NUMBER.encode())
 _NO_ESCAPE = "a value has a backslash before a character that Dumpling does not escape"
 _OTHER_OPTIONS = "Was the dump taken with other --csv-… options or --escape-backslash?"
 
@@ -97,7 +98,7 @@ class _Reader:
         columns = None
         if len(self._separator) == 1 and len(self._delimiter) <= 1:
             layout = Layout(
-                *(self._separator, self._delimiter, self._dialect.null_value, self._escapes),
+                *(self._separator, self._delimiter, self._end, self._dialect.null_value, self._escapes),
                 only_numbers_bare=bool(self._delimiter),
             )
             columns = split_fast(block, layout, self._width)
@@ -139,9 +140,11 @@ class _Reader:
         """A value: group 1 is one within delimiters, group 2 a bare one."""
         separator, end, delimiter = map(re.escape, (self._separator, self._end, self._delimiter))
         if not delimiter:
-            return re.compile(rb"(?!)()|((?:\\.|(?!%s|%s)[^\\])*+)" % (separator, end), re.DOTALL)
+            return re.compile(rb"(?!)()|((?:\\.|(?!%s)[^\\\r\n])*+)" % separator, re.DOTALL)
         inside = (
-            rb"(?:\\.|(?!%s)[^\\])*+" % delimiter if self._escapes else rb"(?:[^%s]|%s)*+" % (delimiter, delimiter * 2)
+            rb"(?:\\.|(?!%s)[^\\\r\n])*+" % delimiter
+            if self._escapes
+            else rb"(?:[^%s]|%s)*+" % (delimiter, delimiter * 2)
         )
         bare = rb"(?:(?!%s|%s|%s).)*+" % (separator, end, delimiter)
         return re.compile(rb"%s(%s)%s|(%s)" % (delimiter, inside, delimiter, bare), re.DOTALL)

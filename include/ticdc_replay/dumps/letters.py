@@ -9,7 +9,9 @@ import pyarrow.compute as pc
 Letters = np.ndarray[Any, np.dtype[np.uint8]]
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
-_INTEGER, _NUMBER = r"^-?[0-9]+$", r"^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$"
+INTEGER, NUMBER = r"-?[0-9]+", r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"
+"""What servers print for integers, and for numbers of every type."""
+
 _IS_DIGIT = np.zeros(256, np.bool_)
 _IS_DIGIT[ord("0") : ord("9") + 1] = True
 
@@ -29,12 +31,17 @@ def count(texts: pa.Array, letter: bytes) -> int:
 
 def are_integers(texts: pa.Array) -> bool:
     """Whether each of *texts* (binary), but for NULL, is made of digits, perhaps after a minus."""
-    return _are_plain(texts, point=False) or _match(texts, _INTEGER)
+    return _are_plain(texts, point=False) or all_match(texts, INTEGER)
 
 
 def are_numbers(texts: pa.Array) -> bool:
     """Whether each of *texts* (binary), but for NULL, is a number, as servers print those of every type."""
-    return _are_plain(texts, point=True) or _match(texts, _NUMBER)
+    return _are_plain(texts, point=True) or all_match(texts, NUMBER)
+
+
+def all_match(texts: pa.Array, pattern: str) -> bool:
+    """Whether each of *texts* (binary), but for NULL, matches the regular expression *pattern* as a whole."""
+    return pc.all(pc.match_substring_regex(texts, rf"\A(?:{pattern})\z")).as_py() is not False
 
 
 def _are_plain(texts: pa.Array, *, point: bool) -> bool:
@@ -59,7 +66,3 @@ def _are_plain(texts: pa.Array, *, point: bool) -> bool:
     # Each is neither first nor last, so a text has two only if no text ends between them.
     of_text = np.searchsorted(ends, points, side="right")
     return bool((np.diff(of_text) > 0).all())
-
-
-def _match(texts: pa.Array, pattern: str) -> bool:
-    return pc.all(pc.match_substring_regex(texts, pattern)).as_py() is not False

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from ticdc_replay.domain.errors import ConfigError
-from ticdc_replay.dumps.letters import Letters, Numbers, are_numbers, content, count
+from ticdc_replay.dumps.letters import Letters, Numbers, all_match, are_numbers, content, count
 
 MOST_ROW_BYTES = 512 * 1024 * 1024
 """Of one row with what was read around it. TiDB's largest row, txn-entry-size-limit, has 120 MiB."""
@@ -71,15 +71,17 @@ class Buffered:
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """How values stand in a block: one byte ``separator`` between them, one byte ``quote`` around some, or none."""
+    """How values stand in a block: one byte ``separator`` between them, one byte ``quote`` around some, or none, and ``end``
+    behind the last one of a row."""
 
     separator: bytes
     quote: bytes
+    end: bytes
     null: str
     escapes: Mapping[bytes, bytes]
     """By the byte after a backslash, what the two stand for; empty where quotes are doubled instead."""
-    prefix: bytes = b""
-    """What may stand before the first quote of a value that is not unquoted, as ``x`` of ``x'00'``."""
+    literal: str = ""
+    """What values with quotes match that keep them, as ``x'00'``: a regular expression."""
     only_numbers_bare: bool = False
     """Whether each value without quotes is a number or ``null``."""
 
@@ -173,7 +175,9 @@ def _is_read_exactly(block: bytes, layout: Layout, columns: Sequence[pa.Array]) 
     if not len(ends) or len(ends) != len(columns[0]) or ends[-1] != len(letters) - 1:
         return False
     at = np.concatenate(([0], ends[:-1] + 1))
-    stops = ends - (letters[ends - 1] == ord("\r"))
+    stops = ends + 1 - len(layout.end)
+    if not (letters[stops] == layout.end[0]).all():
+        return False
     for column in columns:
         bounds = content(column)[1]
         present = pc.is_valid(column).to_numpy(zero_copy_only=False)
@@ -183,13 +187,12 @@ def _is_read_exactly(block: bytes, layout: Layout, columns: Sequence[pa.Array]) 
         if (at + size > stops).any() or (quoted & ~present).any():
             return False
         inside = _quotes_inside(column, layout)
-        if layout.prefix:
-            prefixed = bare & (inside == 2) & (size > 2) & (letters[at] == layout.prefix[0])
-            prefixed &= (letters[np.minimum(at + 1, stops)] == layout.quote[0]) & (
-                letters[at + size - 1] == layout.quote[0]
-            )
-            bare &= ~prefixed
-            inside = np.where(prefixed, 0, inside)
+        if layout.literal:
+            literals = bare & (inside > 0)
+            if literals.any() and not all_match(column.filter(pa.array(literals)), layout.literal):
+                return False
+            bare &= ~literals
+            inside = np.where(literals, 0, inside)
         if layout.escapes and inside.any():
             return False
         last = at + size + inside + 2 * quoted

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from ticdc_replay.dumps.letters import NUMBER
 from ticdc_replay.dumps.records import Buffered, Layout, Rows, split_fast, transposed
 
 _ESCAPES = {
@@ -22,12 +23,13 @@ _ESCAPES = {
     b'"': b'"',
     b"Z": b"\x1a",
 }
-_FAST = Layout(b",", b"'", "NULL", _ESCAPES, prefix=b"x", only_numbers_bare=True)
+_HEX = r"x'[0-9a-fA-F]*'"
+_FAST = Layout(b",", b"'", b"\n", "NULL", _ESCAPES, literal=_HEX, only_numbers_bare=True)
 _NAME = rb"`(?:[^`]|``)*+`"
 _INSERT = re.compile(rb"INSERT INTO %s(?: \((?P<columns>%s(?:,%s)*)\))? VALUES\n" % (_NAME, _NAME, _NAME))
 _COMMENT = re.compile(rb"(?:/\*[^\n]*\*/;|SET [^\n]*;)?\n")
 _SEGMENT = re.compile(rb"(?:\([^\n]*\n)+")
-_BARE = rb"NULL|x'[0-9a-fA-F]*+'|-?[0-9]++(?:\.[0-9]++)?+(?:[eE][-+]?[0-9]++)?+"
+_BARE = rb"NULL|(?>%s|%s)" % (_HEX.encode(), NUMBER.encode())
 _OTHER_OPTIONS = "Was the dump taken with another --escape-backslash?"
 
 

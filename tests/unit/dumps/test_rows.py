@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -93,6 +94,67 @@ def test_both_readers_give_the_same(dialect: Dialect, rows: list[tuple[bytes | N
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ticdc_replay.dumps.csv_rows.split_fast", lambda *_: None)
         assert rows_of(csv_rows(iter([content]), "file", dialect)) == fast
+
+
+BODY = st.lists(
+    st.sampled_from(
+        [b'"', b"'", b",", b"\\", b"\\n", b"\n", b"\r", b"\r\n", b"1", b"-", b".", b"e", b"a", b"\xef\xbb\xbf", b"\xff"]
+    ),
+    max_size=3,
+).map(b"".join)
+WRITTEN = st.tuples(
+    st.sampled_from(["{}", "{}", "number", "NULL", "{quote}{}{quote}", "x{quote}{}{quote}", "x{quote}0F{quote}"]), BODY
+)
+"""How a value is written, and what stands in it."""
+
+
+def outcome(read: Callable[[], Iterator[Rows]]) -> object:
+    try:
+        return rows_of(read())
+    except WrongRowError:
+        return WrongRowError
+
+
+def written(value: tuple[str, bytes], null: str, quote: str) -> bytes:
+    how, body = value
+    text = {"number": "-1.5", "NULL": null}.get(how, how).replace("{quote}", quote)
+    return text.encode().replace(b"{}", body)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS[:5], ids=str)
+@settings(max_examples=examples(4))
+@given(
+    rows=st.lists(st.lists(WRITTEN, min_size=2, max_size=2), min_size=1, max_size=3),
+    end=st.sampled_from([None, None, b"\n", b"\r\n"]),
+)
+def test_whatever_a_file_has_both_readers_give_the_same(
+    dialect: Dialect, rows: list[list[tuple[str, bytes]]], end: bytes | None
+) -> None:
+    separator, last = dialect.separator.encode(), dialect.line_terminator.encode()
+    lines = [separator.join(written(value, dialect.null_value, dialect.delimiter) for value in row) for row in rows]
+    content = (end or last).join(lines) + last
+    tuples = [b"(%s)" % b",".join(written(value, "NULL", "'") for value in row) for row in rows]
+    statement = b"INSERT INTO `t` VALUES\n" + b",\n".join(tuples) + b";\n"
+    readers = [
+        lambda: csv_rows(iter([content]), "file", msgspec.structs.replace(dialect, header=False)),
+        lambda: sql_rows(iter([statement]), "file", escape_backslash=dialect.escape_backslash),
+    ]
+    fast = [outcome(read) for read in readers]
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("csv_rows", "sql_rows"):
+            patch.setattr(f"ticdc_replay.dumps.{module}.split_fast", lambda *_: None)
+        assert [outcome(read) for read in readers] == fast
+
+
+@pytest.mark.parametrize("delimiter", ["", '"'])
+@pytest.mark.parametrize("first", [b"", b"\xef\xbb\xbf"], ids=["fast", "exact"])
+def test_a_file_with_another_end_of_lines_is_an_error(delimiter: str, first: bytes) -> None:
+    """The mark of UTF-8 has the exact reader take the first row."""
+    for end, read in ((b"\r\n", "\n"), (b"\n", "\r\n")):
+        dialect = Dialect(delimiter=delimiter, line_terminator=read, header=False)
+        for last in (end, read.encode()):
+            with pytest.raises(WrongRowError, match="line"):
+                rows_of(csv_rows(iter([first + b"1,2" + end + b"2,3" + last]), "file", dialect))
 
 
 def test_ordinary_rows_take_the_fast_way(monkeypatch: pytest.MonkeyPatch) -> None:
