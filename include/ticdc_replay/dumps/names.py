@@ -53,6 +53,12 @@ def is_other(name: str) -> bool:
     return name.removesuffix(suffix).endswith(_OTHERS)
 
 
+def is_of_rows(name: str) -> bool:
+    """Whether the file *name*, with or without folders, ends as those with rows do."""
+    suffix = next((suffix for suffix in _SUFFIXES if name.endswith(suffix)), "")
+    return not is_other(name) and name.removesuffix(suffix).endswith(tuple(f".{format}" for format in _FORMATS))
+
+
 def read_name(name: str) -> DumpName:
     """What the file *name*, without folders, is."""
     if name == METADATA:

@@ -1,6 +1,8 @@
 """A dump as a whole: which tables it has, and in which files their rows are."""
 
+import logging
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -9,10 +11,21 @@ from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.dumps.metadata import DumpMetadata, read_metadata
-from ticdc_replay.dumps.names import METADATA, Compression, DumpName, Format, file_prefix, is_other, read_name
+from ticdc_replay.dumps.names import (
+    METADATA,
+    Compression,
+    DumpName,
+    Format,
+    file_prefix,
+    is_of_rows,
+    is_other,
+    read_name,
+)
 from ticdc_replay.dumps.streams import read_whole
 from ticdc_replay.storage import ObjectStore
 from ticdc_replay.storage.base import ObjectInfo
+
+log = logging.getLogger(__name__)
 
 
 class DumpFile(msgspec.Struct, frozen=True, order=True):
@@ -49,47 +62,62 @@ def survey(store: ObjectStore, patterns: TablePatterns, dispatch: Dispatch) -> D
 
     Raises ConfigError for a folder that holds no complete dump of a snapshot of TiDB.
     """
-    found = [info for info in store.list() if "/" not in info.name]
+    found = list(store.list())
     if not any(info.name == METADATA for info in found):
         raise ConfigError(
             f"{store.root}: there is no file {METADATA}. Is this the folder that Dumpling wrote to (-o), and has the dump ended?"
         )
     metadata = read_metadata(store.get(METADATA), store.uri(METADATA))
     definitions: dict[TableName, ObjectInfo] = {}
+    defined: set[TableName] = set()
     views: set[TableName] = set()
     data: defaultdict[TableName, list[ObjectInfo]] = defaultdict(list)
     for info in found:
         read = read_name(info.name)
-        if read.table is None or not patterns.wants(*dispatch.routed(SourceTable(read.table.schema, read.table.table))):
+        if read.table is None:
             continue
-        if read.kind == "view":
-            views.add(read.table)
-        elif read.kind == "definition":
-            definitions[read.table] = info
-        elif read.kind == "data":
+        is_wanted = patterns.wants(*dispatch.routed(SourceTable(read.table.schema, read.table.table)))
+        if read.kind == "data":  # by another template a table that is wanted may look like one that is not
             data[read.table].append(info)
-    unknown = sorted(
-        info.name
-        for info in found
-        if read_name(info.name) == DumpName("other")
-        and any(info.name.startswith(file_prefix(definition.name)) for definition in definitions.values())
-        and not is_other(info.name)
-    )
+        elif read.kind == "definition":
+            defined.add(read.table)
+            if is_wanted:
+                definitions[read.table] = info
+        elif is_wanted:
+            views.add(read.table)
+    unknown = sorted(info.name for info in found if _may_have_rows(info.name, definitions.values()))
     if unknown:
         raise ConfigError(
-            f"{store.root}: {', '.join(unknown[:5])}: of a table that is wanted, and not named as Dumpling does by default, so "
-            "its rows would be left out. Dump again without --output-filename-template, or move what is not of the dump away"
+            f"{store.root}: {_some(unknown)}: not named as Dumpling does by default, so its rows would be left out. Dump again "
+            "without --output-filename-template, or move what is not of the dump away"
         )
-    lacking = sorted(data.keys() - definitions.keys())
+    lacking = sorted(data.keys() - defined)
     if lacking:
         raise ConfigError(
-            f"{store.root}: rows of {', '.join(map(str, lacking))}, and no file …-schema.sql with the definition: dump again "
-            "without --no-schemas"
+            f"{store.root}: rows of {_some(lacking)}, and no file …-schema.sql with the definition: dump again without "
+            "--no-schemas and --output-filename-template"
         )
     names = sorted(definitions.keys() - views)
     if not names:
         raise ConfigError(f"{store.root}: the dump has none of the tables that are wanted")
+    empty = [name for name in names if not data[name]]
+    if empty:
+        log.warning("%s: no file has rows of %s: no row of them was dumped", store.root, _some(empty))
     return Dump(store.root, metadata, tuple(_table(store, name, definitions[name], data[name]) for name in names))
+
+
+def _may_have_rows(name: str, definitions: Iterable[ObjectInfo]) -> bool:
+    """Whether a reader that knows Dumpling's default names would leave out rows in the file *name*, of these *definitions*."""
+    if "/" in name:
+        return is_of_rows(name)
+    if read_name(name) != DumpName("other") or is_other(name):
+        return False
+    return is_of_rows(name) or any(name.startswith(file_prefix(definition.name)) for definition in definitions)
+
+
+def _some(names: Sequence[object]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(map(str, names[:5])) + more
 
 
 def _table(store: ObjectStore, name: TableName, definition: ObjectInfo, data: list[ObjectInfo]) -> DumpedTable:
@@ -104,13 +132,14 @@ def _table(store: ObjectStore, name: TableName, definition: ObjectInfo, data: li
         raise ConfigError(
             f"{store.root}: files of {name} are Parquet and compressed as a whole, which no Dumpling writes: unpack them"
         )
+    cut = sorted(info.name for info in data if not info.size)
+    if cut:
+        raise ConfigError(
+            f"{store.root}: {_some(cut)} is empty, and Dumpling writes no empty files: a copy has failed. Copy the dump again"
+        )
     try:
         create_table = text.decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{store.uri(definition.name)}: not UTF-8 ({error})") from None
-    files = tuple(
-        sorted(
-            DumpFile(info.name, info.size, info.etag, read_name(info.name).compression) for info in data if info.size
-        )
-    )
+    files = tuple(sorted(DumpFile(info.name, info.size, info.etag, read_name(info.name).compression) for info in data))
     return DumpedTable(name, create_table, next(iter(formats)) if files else None, files)

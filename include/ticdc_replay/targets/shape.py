@@ -5,8 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation, localcontext
-from fnmatch import translate
-from re import IGNORECASE, fullmatch
+from re import DOTALL, IGNORECASE, escape, fullmatch
 from typing import Any
 
 import msgspec
@@ -399,7 +398,7 @@ class Shape(msgspec.Struct, frozen=True):
             "cast": (*section.cast,),
         }.items():
             for name in names:
-                if not set(name) & set("*?[") and folded(name) not in known and self._is_known(schema):
+                if not set(name) & set(_WILDCARDS) and folded(name) not in known and self._is_known(schema):
                     raise self._error(
                         f"`{option}`: the table has no column {name} at {schema.valid_from} (TSO)",
                         f"correct the name; if the column was renamed, added or dropped, write a pattern such as {name}*",
@@ -523,7 +522,15 @@ def _moment(value: Any, after: ColumnType) -> Any:
 
 
 def _matches(column: str, patterns: Sequence[str]) -> bool:
-    return any(fullmatch(translate(folded(pattern)), folded(column), IGNORECASE) for pattern in patterns)
+    return any(fullmatch(_translated(folded(pattern)), folded(column), IGNORECASE | DOTALL) for pattern in patterns)
+
+
+_WILDCARDS = {"*": ".*", "?": "."}
+"""Those of patterns of columns, as regular expressions. Brackets are none: a column may have them in its name."""
+
+
+def _translated(pattern: str) -> str:
+    return "".join(_WILDCARDS.get(letter) or escape(letter) for letter in pattern)
 
 
 def _first(column: str, by_pattern: Mapping[str, Any]) -> Any:

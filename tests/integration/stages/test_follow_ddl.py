@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import psycopg
 import pytest
@@ -11,7 +12,7 @@ from tests.integration.snapshot.feed import at
 from tests.support.mirror_rig import DROPPED, OLD, TABLE, Rig
 from tests.support.open_protocol import columns, ddl, row
 from tests.support.target_rigs import LakeRig
-from ticdc_replay.domain.errors import ConfigError, PolicyStopError
+from ticdc_replay.domain.errors import ConfigError, PolicyStopError, TargetMismatchError
 from ticdc_replay.stages.upkeep.follow import follow, how_to_follow, stopping_ddl
 
 pytestmark = pytest.mark.integration
@@ -129,3 +130,39 @@ def test_a_shaped_mirror_follows_by_its_own_names(fed: Rig) -> None:
     fed.load(run)
     fed.replay(DROPPED + 1, at(30))
     assert fed.ids == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("step", ["follow_in", "forget_shape"])
+def test_a_renamed_mirror_keeps_its_shape_whatever_breaks(
+    make_rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    rig = make_rig()
+    declared = rig._declared["targets"]
+    rig._declared["targets"] = [{**each, "shape": [{"tables": ["s.*"], "mask": {"v": "null"}}]} for each in declared]
+    rig.context.__exit__()
+    rig.context = rig._context()
+    rig.send(11, row(at(11), new=columns(1, "one", **OLD)))
+    rig.send(25, ddl(DROPPED, "RENAME TABLE `s`.`t` TO `s`.`u`", table="u", kind=14))
+    rig.send(26, row(at(26), new=columns(4, "four", **OLD), table="u"))
+    rig.resolved(30, 31)
+    rig.replay(at(9), at(15))
+    run = rig.decode(at(15), DROPPED + 1)
+    with pytest.raises(PolicyStopError):
+        rig.load(run)
+    found = stopping_ddl(rig.context, rig.target, TABLE)
+    module = "stages.upkeep.follow" if step == "follow_in" else "targets.shaped_load"
+    with monkeypatch.context() as patch:
+        patch.setattr(f"ticdc_replay.{module}.{step}", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            follow(rig.context, rig.target, found)
+    if step == "follow_in":
+        follow(rig.context, rig.target, stopping_ddl(rig.context, rig.target, TABLE))
+    else:
+        with pytest.raises(ConfigError, match="it is followed already"):
+            stopping_ddl(rig.context, rig.target, TABLE)
+    rig.load(run)
+    rig._declared["targets"] = declared
+    rig.context.__exit__()
+    rig.context = rig._context()
+    with pytest.raises(TargetMismatchError, match=r"s\.u: target .* was loaded with another `shape`"):
+        rig.replay(DROPPED + 1, at(30))

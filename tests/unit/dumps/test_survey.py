@@ -89,6 +89,37 @@ def test_rows_without_a_definition_are_refused(tmp_path: Path) -> None:
         surveyed(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "orders.000000000.csv",
+        "csv/shop.orders.000000000.csv",
+        "orders_0.sql.gz",
+        "shop.orders.part-0.csv",
+        "a/b.parquet",
+    ],
+)
+def test_a_file_of_rows_that_is_not_named_by_the_default_template_is_refused(tmp_path: Path, name: str) -> None:
+    write_dump(tmp_path, [EMPTY, ORDERS], SNAPSHOT)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "shop.orders.000000000.csv").rename(tmp_path / name)
+    with pytest.raises(ConfigError, match=r"--output-filename-template"):
+        surveyed(tmp_path, "shop.*")
+
+
+def test_a_file_of_rows_that_is_empty_is_refused(tmp_path: Path) -> None:
+    write_dump(tmp_path, [ORDERS], SNAPSHOT, Variant(file_rows=2))
+    (tmp_path / "shop.orders.000000001.csv").write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"shop\.orders\.000000001\.csv is empty"):
+        surveyed(tmp_path)
+
+
+def test_tables_without_rows_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_dump(tmp_path, [ORDERS, EMPTY], SNAPSHOT)
+    surveyed(tmp_path)
+    assert "no file has rows of shop.empty:" in caplog.text
+
+
 def test_two_dumps_in_a_folder_are_refused(tmp_path: Path) -> None:
     write_dump(tmp_path, [ORDERS], SNAPSHOT)
     write_dump(tmp_path, [ORDERS], SNAPSHOT, Variant("sql"))
@@ -123,11 +154,3 @@ def test_metadata_without_a_snapshot_are_refused(content: str, why: str) -> None
 def test_metadata_of_newer_terms_are_read() -> None:
     content = metadata(SNAPSHOT).replace("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS")
     assert read_metadata(content.encode(), "metadata").snapshot_ts == SNAPSHOT
-
-
-@pytest.mark.parametrize("name", ["shop.orders.part0000.csv", "shop.orders.000000000.csv.bz2"])
-def test_a_file_of_a_table_that_has_another_name_than_dumplings_is_refused(tmp_path: Path, name: str) -> None:
-    write_dump(tmp_path, [ORDERS], SNAPSHOT)
-    (tmp_path / name).write_bytes(b"1\r\n")
-    with pytest.raises(ConfigError, match=f"{name}: of a table that is wanted"):
-        surveyed(tmp_path)

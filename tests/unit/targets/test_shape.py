@@ -86,6 +86,20 @@ def people(tmp_path: Path) -> Changelog:
     return Changelog(tmp_path / "artifacts", 0, 100).rows(PEOPLE, rows, files=2)
 
 
+def test_brackets_in_the_name_of_a_column_are_letters(tmp_path: Path) -> None:
+    cards = table("shop.cards", {"id": INT, "card[no]": TEXT, "card[a]x": TEXT, "cardn": TEXT})
+    changes = Changelog(tmp_path / "artifacts", 100, 200)
+    row = {"id": 1, "card[no]": "plain-email", "card[a]x": "plain-note", "cardn": "stays"}
+    changes.rows(cards, [put(110, **row)])
+    run(changes, tmp_path / "lake", {"tables": ["shop.*"], "mask": {"card[no]": "null"}, "exclude": ["card[?]*"]})
+    (found,) = rows_in(tmp_path / "lake")
+    assert found["after"] == {"id": 1, "card[no]": None, "cardn": "stays"}
+    other = Changelog(tmp_path / "artifacts", 200, 300)
+    other.rows(cards, [put(210, **row)])
+    with pytest.raises(ConfigError, match=r"the table has no column card\[number\]"):
+        run(other, tmp_path / "other", {"tables": ["shop.*"], "mask": {"card[number]": "null"}})
+
+
 def test_a_target_has_shaped_rows_and_no_masked_value(people: Changelog, tmp_path: Path) -> None:
     report = run(people, tmp_path / "lake", ENTRY)
     first, second, third, gone = rows_in(tmp_path / "lake")

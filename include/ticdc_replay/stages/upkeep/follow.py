@@ -18,7 +18,7 @@ from ticdc_replay.stages.upkeep.mirror_jobs import Submit, needs_job, no_jobs, r
 from ticdc_replay.stages.upkeep.mirrors import opened_mirror
 from ticdc_replay.targets.base import Followed, Mirror, StoppingDdl
 from ticdc_replay.targets.database_ddl import ddl_of
-from ticdc_replay.targets.shaped_load import refuse_renames, rename_shapes, shape_of
+from ticdc_replay.targets.shaped_load import refuse_renames, renaming_shapes, shape_of
 
 
 def stopping_ddl(context: ReplayContext, target: str, table: TableName, at: int | None = None) -> StoppingDdl:
@@ -30,13 +30,10 @@ def stopping_ddl(context: ReplayContext, target: str, table: TableName, at: int 
     """
     mirror = opened_mirror(context, target)
     floor_ts = mirror.floor_of(table)
-    ends = {
-        load.window.to_ts - 1: load.run_hash
-        for load in mirror.stopped_loads(context.pipeline.name, table)
-        if load.window.to_ts - 1 == at or (at is None and load.window.to_ts > floor_ts)
-    }
+    stopped = {load.window.to_ts - 1: load.run_hash for load in mirror.stopped_loads(context.pipeline.name, table)}
+    ends = {end: run for end, run in stopped.items() if end == at or (at is None and end >= floor_ts)}
     if not ends:
-        raise ConfigError(_not_stopped(context, table, at, floor_ts))
+        raise ConfigError(_not_stopped(context, table, max(stopped) if stopped and at is None else at, floor_ts))
     commit_ts = min(ends)
     index = read_index(context.artifacts, ends[commit_ts])
     return ddl_at(context, mirror, index, table, commit_ts)
@@ -70,15 +67,14 @@ def follow(context: ReplayContext, target: str, ddl: StoppingDdl, submit: Submit
     """
     mirror = opened_mirror(context, target)
     _refuse_missing_rows(context, target, mirror, ddl)
-    followed = follow_in(context, mirror, ddl, submit, dry_run=False)
     renames = {
         entry.table: change.other
         for entry in ddl.changes
         for change in entry.changes
         if isinstance(change, BreakingChange) and change.kind == "renamed_away" and change.other is not None
     }
-    rename_shapes(context.artifacts, mirror.config, renames)
-    return followed
+    with renaming_shapes(context.artifacts, mirror.config, renames):
+        return follow_in(context, mirror, ddl, submit, dry_run=False)
 
 
 def follow_in(

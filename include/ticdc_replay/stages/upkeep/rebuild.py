@@ -425,6 +425,7 @@ def _record(
             report = last_load(context, source.run_hash, place)
             own = coverage_of(report, record.grade, set_aside=lacking)
             others += [covered for covered in own.tables if covered.table == table]
+            record = msgspec.structs.replace(record, attempt=own.attempt, loaded_at_ms=own.loaded_at_ms)
         records.append(msgspec.structs.replace(record, tables=tuple(sorted(others))))
     context.state.coverage.record(records)
 
