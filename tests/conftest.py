@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
+from tests.support.draw import is_drawn, words
 from tests.support.examples import NIGHTLY, load_profile
 from tests.support.packages import ACME_LINES, install
 from tests.support.waiting import PATIENCE_S
@@ -52,18 +53,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Whatever measures growth is slow: it does the same many times."""
+    """Whatever measures growth is slow: it does the same many times. The server of TiDB takes minutes to build."""
     code = getattr(getattr(item, "function", None), "__code__", None)
     if code is not None and "assert_linear" in code.co_names:
         item.add_marker(pytest.mark.slow)
+    if "tests/integration/" in item.nodeid and "tidb" in words(item):
+        item.add_marker(pytest.mark.nightly)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave what is ``nightly`` out, unless ``HYPOTHESIS_PROFILE`` is nightly or ``make test-matrix`` runs."""
+    """Leave out what is ``nightly``, and what is not drawn, unless ``HYPOTHESIS_PROFILE`` is nightly or ``make test-matrix``
+    runs."""
     if NIGHTLY or config.getoption("markexpr") == "matrix":
         return
-    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
-    items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+    seed = config.getoption("randomly_seed", None)
+    runs = {item: not item.get_closest_marker("nightly") and is_drawn(item, seed) for item in items}
+    config.hook.pytest_deselected(items=[item for item in items if not runs[item]])
+    items[:] = [item for item in items if runs[item]]
 
 
 class MakeTopic(Protocol):

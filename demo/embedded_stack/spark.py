@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from demo.embedded_stack import java
+from demo.embedded_stack import class_archive, java
 from demo.embedded_stack.errors import MissingToolError
 from demo.embedded_stack.ports import HOST, free_ports
 from demo.embedded_stack.process import ManagedProcess
@@ -217,6 +217,7 @@ class SparkConnect(Server):
             "SPARK_LOCAL_IP": HOST,
             "SPARK_LOCAL_DIRS": str(local),
             "SPARK_CONF_DIR": str(configuration),
+            "SPARK_SUBMIT_OPTS": " ".join((*java.SHORT_LIVED, *class_archive.options())),
             **self._environment,
         }
         properties = {

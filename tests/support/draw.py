@@ -1,0 +1,29 @@
+"""Which tests wait for another run, as `make test` has no time for all each time: the run's seed draws them.
+
+So each has its turn, and a run is repeated with its seed (``--randomly-seed``). At night all run, and also without
+pytest-randomly (``-p no:randomly``).
+"""
+
+import re
+import zlib
+
+import pytest
+
+_OF_LAKES = {"iceberg": 8, "lake": 8, "delta": 80}
+"""Of how many tests of lake tables in tests/integration one runs: Spark takes a second for a statement."""
+_FILES = {"tests/spark/test_cluster.py": 4}
+"""Of how many runs one has the file: it takes minutes."""
+
+
+def is_drawn(item: pytest.Item, seed: int | None) -> bool:
+    """Whether the test runs."""
+    file = item.nodeid.partition("::")[0]
+    name, one_in = file, _FILES.get(file, 1)
+    if file.startswith("tests/integration/"):
+        name, one_in = item.nodeid, max((_OF_LAKES.get(word, 1) for word in words(item)), default=1)
+    return seed is None or zlib.crc32(f"{seed} {name}".encode()) % one_in == 0
+
+
+def words(item: pytest.Item) -> set[str]:
+    """The words in the names of the test's file and parameters, such as the kind of a target."""
+    return {*item.path.stem.split("_"), *re.split(r"[^a-z_]+", item.name.partition("[")[2])}
