@@ -186,6 +186,7 @@ def test_a_window_that_is_done_starts_no_driver(stage, replayed):
     assert log.count("done before, and nothing is left for a driver to do") == 3
 
 
+@pytest.mark.nightly  # the demo runs so
 def test_a_run_for_one_target_at_a_spark_connect_server(stage, replayed, java_home, tmp_path):
     window = stage.windows[1]
     with SparkConnect(tmp_path / "server", environment={"PYSPARK_PYTHON": sys.executable}) as server:

@@ -11,8 +11,13 @@ import pytest
 
 _OF_LAKES = {"iceberg": 8, "lake": 8, "delta": 80}
 """Of how many tests of lake tables in tests/integration one runs: Spark takes a second for a statement."""
-_FILES = {"tests/spark/test_cluster.py": 4}
-"""Of how many runs one has the file: it takes minutes."""
+_FILES = {
+    "tests/spark/test_cluster.py": 4,
+    "tests/spark/test_connect_lakes.py": 3,
+    "tests/spark/test_replay_beside_deletion.py": 3,
+    "tests/spark/test_reread.py": 2,
+}
+"""Of how many runs one has the file."""
 
 
 def is_drawn(item: pytest.Item, seed: int | None) -> bool:
