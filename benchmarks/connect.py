@@ -68,7 +68,9 @@ def measure(runs: int, folder: Path, decode: "partial[float]") -> dict[str, list
     """Seconds of each decode, by way."""
     forks = multiprocessing.get_context("fork")
     took: dict[str, list[float]] = {"classic": [], "connect": []}
-    with SparkConnect(folder / "server", environment={"PYSPARK_PYTHON": sys.executable}) as server:
+    with SparkConnect(
+        folder / "server", environment={"PYSPARK_PYTHON": sys.executable, "SPARK_SUBMIT_OPTS": ""}
+    ) as server:
         pipes = {}
         for way in took:
             here, there = forks.Pipe()

@@ -140,7 +140,9 @@ def pipeline(
     kafka_fields = {"conn_type": "kafka", "extra": {"bootstrap.servers": kafka.bootstrap}}
     connections = {"small_kafka": kafka_fields, f"{name}_mirror": mirror}
     if way == "connect":
-        with SparkConnect(root / "server", environment={"PYSPARK_PYTHON": sys.executable}) as server:
+        with SparkConnect(
+            root / "server", environment={"PYSPARK_PYTHON": sys.executable, "SPARK_SUBMIT_OPTS": ""}
+        ) as server:
             spark = {"conn_type": "spark_connect", "host": server.url}
             yield file, _environ(connections | {f"{name}_spark": spark})
     else:

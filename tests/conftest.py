@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from tests.support.draw import is_drawn, words
+from tests.support.draw import is_drawn, kinds
 from tests.support.examples import NIGHTLY, load_profile
 from tests.support.packages import ACME_LINES, install
 from tests.support.waiting import PATIENCE_S
@@ -57,7 +57,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     code = getattr(getattr(item, "function", None), "__code__", None)
     if code is not None and "assert_linear" in code.co_names:
         item.add_marker(pytest.mark.slow)
-    if "tests/integration/" in item.nodeid and "tidb" in words(item):
+    if not kinds(item).isdisjoint(("tidb", "from tidb")):
         item.add_marker(pytest.mark.nightly)
 
 

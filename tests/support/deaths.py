@@ -17,6 +17,7 @@ def die_at_statements(attempt: Callable[[int], int], few: int = 3, every: int = 
     *every*-th, otherwise for so many that it is *few*, spread evenly from a random start. A failure names its statement.
     """
     count = attempt(NEVER)
+    assert count, "no statement was seen"
     for number in _numbers(count, -(-count // every) if NIGHTLY else few):
         try:
             attempt(number)

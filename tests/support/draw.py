@@ -4,12 +4,12 @@ So each has its turn, and a run is repeated with its seed (``--randomly-seed``).
 pytest-randomly (``-p no:randomly``).
 """
 
-import re
 import zlib
+from typing import ClassVar
 
 import pytest
 
-_OF_LAKES = {"iceberg": 8, "lake": 8, "delta": 80}
+_OF_LAKES = {"iceberg": 8, "delta": 80}
 """Of how many tests of lake tables in tests/integration one runs: Spark takes a second for a statement."""
 _FILES = {
     "tests/spark/test_cluster.py": 4,
@@ -25,10 +25,15 @@ def is_drawn(item: pytest.Item, seed: int | None) -> bool:
     file = item.nodeid.partition("::")[0]
     name, one_in = file, _FILES.get(file, 1)
     if file.startswith("tests/integration/"):
-        name, one_in = item.nodeid, max((_OF_LAKES.get(word, 1) for word in words(item)), default=1)
+        name, one_in = item.nodeid, max((_OF_LAKES.get(kind, 1) for kind in kinds(item)), default=1)
     return seed is None or zlib.crc32(f"{seed} {name}".encode()) % one_in == 0
 
 
-def words(item: pytest.Item) -> set[str]:
-    """The words in the names of the test's file and parameters, such as the kind of a target."""
-    return {*item.path.stem.split("_"), *re.split(r"[^a-z_]+", item.name.partition("[")[2])}
+def kinds(item: pytest.Item) -> set[str]:
+    """The kinds of targets that the test is for, by its file and parameters; and other parameters that are texts."""
+    found = {value for value in getattr(item, "callspec", _NoParameters).params.values() if isinstance(value, str)}
+    return found | ({"iceberg"} if "targets/test_lake_" in item.nodeid and "delta" not in found else set())
+
+
+class _NoParameters:
+    params: ClassVar[dict[str, object]] = {}

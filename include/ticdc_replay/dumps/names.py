@@ -54,7 +54,7 @@ def is_other(name: str) -> bool:
 
 
 def is_of_rows(name: str) -> bool:
-    """Whether the file *name*, with or without folders, ends as those with rows do."""
+    """Whether the file *name*, without folders, ends as those with rows do."""
     suffix = next((suffix for suffix in _SUFFIXES if name.endswith(suffix)), "")
     return not is_other(name) and name.removesuffix(suffix).endswith(tuple(f".{format}" for format in _FORMATS))
 

@@ -97,6 +97,12 @@ def survey(store: ObjectStore, patterns: TablePatterns, dispatch: Dispatch) -> D
             f"{store.root}: rows of {_some(lacking)}, and no file …-schema.sql with the definition: dump again without "
             "--no-schemas and --output-filename-template"
         )
+    both = sorted(data.keys() & views)
+    if both:
+        raise ConfigError(
+            f"{store.root}: {_some(both)} has rows and is a view: the folder holds more than one dump. Dump again into an empty "
+            "folder"
+        )
     names = sorted(definitions.keys() - views)
     if not names:
         raise ConfigError(f"{store.root}: the dump has none of the tables that are wanted")
@@ -108,11 +114,10 @@ def survey(store: ObjectStore, patterns: TablePatterns, dispatch: Dispatch) -> D
 
 def _may_have_rows(name: str, definitions: Iterable[ObjectInfo]) -> bool:
     """Whether a reader that knows Dumpling's default names would leave out rows in the file *name*, of these *definitions*."""
-    if "/" in name:
-        return is_of_rows(name)
-    if read_name(name) != DumpName("other") or is_other(name):
+    folder, _, own = name.rpartition("/")
+    if is_other(own) or (not folder and read_name(own) != DumpName("other")):
         return False
-    return is_of_rows(name) or any(name.startswith(file_prefix(definition.name)) for definition in definitions)
+    return is_of_rows(own) or any(own.startswith(file_prefix(definition.name)) for definition in definitions)
 
 
 def _some(names: Sequence[object]) -> str:

@@ -193,16 +193,18 @@ def renaming_shapes(
     store: ObjectStore, section: TargetSection, renames: Mapping[TableName, TableName]
 ) -> Iterator[None]:
     """Record the shapes of tables under their new names, too, and forget them under the old ones at the end: *renames* has the
-    new names by the old ones, all of one shape. So no load meets rows without their record, whatever breaks in between."""
-    new = sorted(set(renames.values()))
-    found = [each for name in (*renames, *new) if (each := _recorded(store, section, name)) is not None]
+    new names by the old ones, all of one shape. So no load meets rows without their record, whatever breaks in between. To be
+    entered once nothing refuses the renames any more."""
+    found = [each for old in renames if (each := _recorded(store, section, old)) is not None]
     columns = {name: treated for each in found for name, treated in each["columns"].items()}
     salt = next((each["salt"] for each in found if each["salt"] is not None), None)
-    for name in new if found else ():
-        store.put(record_of(section, name), canonical.encode({**found[0], "columns": columns, "salt": salt}))
+    records = {record_of(section, new) for new in renames.values()}
+    for record in records if found else ():
+        store.put(record, canonical.encode({**found[0], "columns": columns, "salt": salt}))
     yield
-    for old in renames.keys() - set(new):
-        forget_shape(store, section, old)
+    for old in renames:
+        if record_of(section, old) not in records:  # names that differ by case alone share one
+            forget_shape(store, section, old)
 
 
 def forget_shape(store: ObjectStore, section: TargetSection, table: TableName) -> None:

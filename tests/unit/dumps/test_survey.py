@@ -97,6 +97,7 @@ def test_rows_without_a_definition_are_refused(tmp_path: Path) -> None:
         "orders_0.sql.gz",
         "shop.orders.part-0.csv",
         "a/b.parquet",
+        "a/shop.orders.000000000.csv.bz2",
     ],
 )
 def test_a_file_of_rows_that_is_not_named_by_the_default_template_is_refused(tmp_path: Path, name: str) -> None:
@@ -111,6 +112,13 @@ def test_a_file_of_rows_that_is_empty_is_refused(tmp_path: Path) -> None:
     write_dump(tmp_path, [ORDERS], SNAPSHOT, Variant(file_rows=2))
     (tmp_path / "shop.orders.000000001.csv").write_bytes(b"")
     with pytest.raises(ConfigError, match=r"shop\.orders\.000000001\.csv is empty"):
+        surveyed(tmp_path)
+
+
+def test_a_view_with_rows_is_refused(tmp_path: Path) -> None:
+    write_dump(tmp_path, [ORDERS], SNAPSHOT)
+    add_view(tmp_path, "shop", "orders")
+    with pytest.raises(ConfigError, match=r"shop\.orders has rows and is a view"):
         surveyed(tmp_path)
 
 

@@ -16,6 +16,7 @@ from tests.support.changelogs import Changelog, Row, delete, put, table
 from tests.support.in_process import in_process
 from ticdc_replay.changelog.cells.written import written_cell
 from ticdc_replay.config.shape import ShapeSection
+from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError, TargetMismatchError
@@ -31,9 +32,11 @@ from ticdc_replay.schemas.changes import (
     TableChanges,
     kind_of,
 )
+from ticdc_replay.storage import open_store
 from ticdc_replay.targets.base import LoadReport
 from ticdc_replay.targets.load import load
 from ticdc_replay.targets.shape import Shape, canonical_text
+from ticdc_replay.targets.shaped_load import record_of, renaming_shapes
 
 INT = ColumnType("bigint", declared=True)
 TEXT = ColumnType("varchar", length=200, declared=True)
@@ -321,3 +324,26 @@ def test_the_shape_in_the_documents_is_one() -> None:
 def test_a_target_without_shape_leaves_no_record(people: Changelog, tmp_path: Path) -> None:
     run(people, tmp_path / "lake")
     assert not (tmp_path / "artifacts/shapes").exists()
+
+
+RECORD = {"columns": {"v": ["v", "mask", None, None]}, "constants": {}, "salt": "one"}
+STALE = {"columns": {"v": ["v", "hash", None, None], "w": ["w", "hash", None, None]}, "constants": {}, "salt": "two"}
+
+
+@pytest.mark.parametrize(
+    ("renames", "kept"),
+    [({"s.t": "s.u"}, ["s.u"]), ({"s.t": "s.T"}, ["s.t"]), ({"s.t": "s.u", "s.u": "s.t"}, ["s.t", "s.u"])],
+    ids=["renamed", "another case", "swapped"],
+)
+def test_a_record_goes_with_its_table_to_another_name(tmp_path: Path, renames: dict[str, str], kept: list[str]) -> None:
+    store = open_store(tmp_path.as_uri())
+    section = read_section({"type": "parquet", "name": "lake", "uri": (tmp_path / "lake").as_uri()})
+    names = {TableName(*old.split(".")): TableName(*new.split(".")) for old, new in renames.items()}
+    for name in set(names.values()) - set(names):  # of a table of that name that is gone
+        store.put(record_of(section, name), json.dumps(STALE).encode())
+    for name in names:
+        store.put(record_of(section, name), json.dumps(RECORD).encode())
+    with renaming_shapes(store, section, names):
+        assert all(json.loads(store.get(record_of(section, name))) == RECORD for name in names.values())
+    assert {info.name for info in store.list()} == {record_of(section, TableName(*name.split("."))) for name in kept}
+    assert all(json.loads(store.get(info.name)) == RECORD for info in store.list())

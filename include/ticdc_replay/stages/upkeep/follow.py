@@ -73,6 +73,8 @@ def follow(context: ReplayContext, target: str, ddl: StoppingDdl, submit: Submit
         for change in entry.changes
         if isinstance(change, BreakingChange) and change.kind == "renamed_away" and change.other is not None
     }
+    if renames:
+        follow_in(context, mirror, ddl, submit, dry_run=True)  # raises what is refused
     with renaming_shapes(context.artifacts, mirror.config, renames):
         return follow_in(context, mirror, ddl, submit, dry_run=False)
 

@@ -412,7 +412,7 @@ def _record(
         run = applied.get((source.window, source.run_hash))
         index = _index(context, source.run_hash)
         if run is not None:
-            _keep_report(context, section, index, run)
+            before, report = _keep_report(context, section, index, run)
         if index.redrives is not None:
             continue
         lacking = is_set_aside(context, index, place)
@@ -422,16 +422,19 @@ def _record(
             record = coverage_of(report, "proven", set_aside=lacking)  # of a base: windows have their coverage
         others = [covered for covered in record.tables if covered.table != table]
         if run is not None:
-            report = last_load(context, source.run_hash, place)
             own = coverage_of(report, record.grade, set_aside=lacking)
             others += [covered for covered in own.tables if covered.table == table]
-            record = msgspec.structs.replace(record, attempt=own.attempt, loaded_at_ms=own.loaded_at_ms)
+            if record.attempt == before:  # else a load that is not published yet is newer
+                record = msgspec.structs.replace(record, attempt=report.attempt)
         records.append(msgspec.structs.replace(record, tables=tuple(sorted(others))))
     context.state.coverage.record(records)
 
 
-def _keep_report(context: ReplayContext, section: TargetSection, index: ChangelogIndex, run: AppliedRun) -> None:
-    """Keep a report of the load of *run* into the target of *section*: its last one, with what the new mirror has."""
+def _keep_report(
+    context: ReplayContext, section: TargetSection, index: ChangelogIndex, run: AppliedRun
+) -> tuple[str, LoadReport]:
+    """Keep a report of the load of *run* into the target of *section*: its last one, with what the new mirror has. The attempt
+    of the last one, empty if there is none, and the new report."""
     try:
         last = last_load(context, run.run_hash, section.place)
     except ArtifactNotFoundError:  # a base that was loaded into no other mirror of the target
@@ -457,6 +460,7 @@ def _keep_report(context: ReplayContext, section: TargetSection, index: Changelo
         quarantine_files=tuple(sorted(files)),
     )
     context.artifacts.put_once(report.name, canonical.encode(report))
+    return last.attempt, report
 
 
 def _require_same_beginning(mirror: ReplaceableMirror[Any], plan: RebuildPlan) -> None:
