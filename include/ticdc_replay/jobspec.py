@@ -312,11 +312,15 @@ class ReplaceTask(msgspec.Struct, frozen=True, kw_only=True, tag="replace"):
     superseded: tuple[str, ...]
 
 
+class WithdrawTask(msgspec.Struct, frozen=True, kw_only=True, tag="withdraw"):
+    """Take back the swap of a mirror that is decided (``targets.base.ReplaceableMirror.withdraw_swap``)."""
+
+
 class AbandonTask(msgspec.Struct, frozen=True, kw_only=True, tag="abandon"):
     """Drop what was filled anew of a mirror."""
 
 
-MirrorTask = FollowTask | ReplaceTask | AbandonTask
+MirrorTask = FollowTask | ReplaceTask | WithdrawTask | AbandonTask
 
 
 class MirrorJob(msgspec.Struct, frozen=True, kw_only=True, tag="mirror"):
@@ -336,8 +340,8 @@ class MirrorJob(msgspec.Struct, frozen=True, kw_only=True, tag="mirror"):
 
     @property
     def report(self) -> str:
-        """Name below the root of what the task gave, as JSON: ``targets.base.Followed``, ``Replaced``, or whether there was
-        anything to abandon."""
+        """Name below the root of what the task gave, as JSON: ``targets.base.Followed``, ``Replaced``, whether there was
+        anything to abandon, or null."""
         return f"mirror_tasks/{self.target['name']}/{canonical.hash_of(self)}.json"
 
 

@@ -445,9 +445,14 @@ class ReplaceableMirror(Mirror[Config]):
         """
 
     @abstractmethod
+    def withdraw_swap(self, table: TableName) -> None:
+        """Let no swap of the mirror of *table* be decided. One that ``is_swapping`` shows is taken back, another is done. Raises
+        PolicyStopError if the new rows are there, and ``replace`` has still to end that."""
+
+    @abstractmethod
     def abandon(self, table: TableName) -> bool:
-        """Drop what was filled anew of *table*, and forget it; whether there was anything. Raises PolicyStopError if its rows
-        have taken the place of those of the mirror, and ``replace`` has still to end that."""
+        """Drop what was filled anew of *table*, and forget it; whether there was anything. Raises what ``withdraw_swap`` raises,
+        which it does before."""
 
 
 AnyTarget = Target[Any]

@@ -1,17 +1,22 @@
-"""A table whose mirror can't follow a DDL, as ``mirror_rig`` has it."""
+"""A table whose mirror can't follow a DDL (``mirror_rig``), and one whose mirror is built again (``feeding``)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from confluent_kafka import Producer
 
 from demo.embedded_stack.kafka import Kafka
 from tests.integration.snapshot.feed import at
+from tests.support.feeding import Feeding
 from tests.support.mirror_rig import DROPPED, OBJECT, OLD, Rig
 from tests.support.open_protocol import columns, ddl, row
+from tests.support.target_rigs import LakeRig, MirrorRig, MysqlRig, PostgresRig
+
+_SERVERS = {"mysql": "mysql_server", "tidb": "tidb_server"}
 
 
 @pytest.fixture
@@ -50,3 +55,37 @@ def rig(make_rig: Callable[..., Rig]) -> Rig:
     made.send(26, row(at(26), new=columns(4, "four")))
     made.resolved(30, 31)
     return made
+
+
+@pytest.fixture(params=["postgres", "mysql", "tidb", "iceberg", "delta"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def fed(make_rig: Callable[..., Rig], kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Feeding:
+    """Three windows of a table whose CREATE TABLE is in the first one."""
+    rig = make_rig()
+    if kind in ("iceberg", "delta"):
+        database: MirrorRig = LakeRig(kind, request.getfixturevalue("lake_spark"), tmp_path)
+        assert isinstance(database, LakeRig)
+        rig.use_lake(database)
+    elif kind == "postgres":
+        database = PostgresRig(rig.dsn)
+    else:
+        database = MysqlRig(request.getfixturevalue(_SERVERS[kind]))
+        warehouse = msgspec.structs.replace(database.connections["target"], conn_id="warehouse")
+        rig.connections = type(rig.connections)({**rig.connections.by_id, "warehouse": warehouse})
+        rig._declared["targets"] = [{"name": "warehouse", "type": "mysql", "connection": "warehouse"}]
+        rig.context.__exit__()
+        rig.context = rig._context()
+    rig.send(11, row(at(11), new=columns(1, "one", **OLD)))
+    rig.send(12, row(at(12), new=columns(2, "two", **OLD)))
+    rig.resolved(15)
+    rig.send(16, row(at(16), new=columns(1, "uno", **OLD), old=columns(1, "one", **OLD)))
+    rig.send(17, row(at(17), new=columns(3, "three", **OLD)))
+    rig.resolved(20)
+    rig.send(21, row(at(21), old=columns(2, "two", **OLD)))
+    rig.send(26, row(at(26), new=columns(4, "four", **OLD)))
+    rig.resolved(30, 31)
+    return Feeding(rig, database)

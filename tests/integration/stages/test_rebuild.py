@@ -1,8 +1,6 @@
 """``ticdc-replay mirror rebuild``: a mirror out of changelogs alone, beside the old one, in every kind of database."""
 
 import contextlib
-import json
-import shutil
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,14 +16,13 @@ from typer.testing import CliRunner, Result
 
 from tests.integration.snapshot.feed import at
 from tests.support.deaths import die_at_statements
-from tests.support.dumpling_files import Table, Variant, write_dump
 from tests.support.dying_loads import watch_writes
+from tests.support.feeding import EXPECTED, WINDOWS, Feeding, KilledError, dumped
 from tests.support.in_process import in_process
-from tests.support.mirror_rig import OLD, TABLE, Rig
+from tests.support.mirror_rig import OLD, TABLE
 from tests.support.open_protocol import columns, ddl, row
 from tests.support.seeds import read_dump, request_of
 from tests.support.spark_versions import lake_jars
-from tests.support.target_rigs import LakeRig, MirrorRig, MysqlRig, PostgresRig
 from tests.support.waiting import wait_for
 from ticdc_replay import jobspec
 from ticdc_replay.cli.main import app
@@ -36,133 +33,15 @@ from ticdc_replay.stages.upkeep.begun_rebuilds import begun
 from ticdc_replay.stages.upkeep.follow import follow, stopping_ddl
 from ticdc_replay.stages.upkeep.mirrors import forget, opened_target
 from ticdc_replay.stages.upkeep.prune import prune
-from ticdc_replay.stages.upkeep.rebuild import Rebuilt, abandon, plan_rebuild, rebuild
+from ticdc_replay.stages.upkeep.rebuild import abandon, plan_rebuild
 from ticdc_replay.stages.upkeep.verification import Verification
 from ticdc_replay.stages.upkeep.verify_changelogs import verify_changelogs
 from ticdc_replay.stages.window.jobs import write_load_job
-from ticdc_replay.storage import open_store
 from ticdc_replay.targets.base import ReplaceableMirror
 from ticdc_replay.targets.load import load as load_into
 from ticdc_replay.verify.compare import Pace
 
 pytestmark = pytest.mark.integration
-
-WINDOWS = [(at(9), at(15)), (at(15), at(20)), (at(20), at(30))]
-EXPECTED = [(1, "uno"), (3, "three"), (4, "four")]
-SERVERS = {"mysql": "mysql_server", "tidb": "tidb_server"}
-
-
-class Feeding(msgspec.Struct):
-    """A pipeline, and the database that its mirror lies in."""
-
-    rig: Rig
-    database: MirrorRig
-
-    @property
-    def rows(self) -> list[tuple[Any, ...]]:
-        return self.database.rows("SELECT id, v FROM s.t ORDER BY id")
-
-    def shape(self, shape: dict[str, Any] | None) -> None:
-        """Give the table this shape in the target, or none."""
-        section = self.rig._declared["targets"][0]
-        section.pop("shape", None)
-        if shape is not None:
-            section["shape"] = [{"tables": ["s.t"], **shape}]
-        self.rig.context.__exit__()
-        self.rig.context = self.rig._context()
-
-    @property
-    def is_postgres(self) -> bool:
-        return isinstance(self.database, PostgresRig)
-
-    @property
-    def is_lake(self) -> bool:
-        return isinstance(self.database, LakeRig)
-
-    @property
-    def side(self) -> list[tuple[Any, ...]]:
-        if isinstance(self.database, LakeRig):
-            known = self.database.ledger / "mirrors.json"
-            listed = json.loads(known.read_text())["mirrors"] if known.exists() else []
-            tables = (self.database.folder / "tables").glob("ticdc_rebuild_*/*/metadata/*.json")
-            return [each["target"]["schema"] for each in listed if each["target"]["schema"] != "s"] + list(tables)
-        return self.database.rows(
-            "SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE 'ticdc_rebuild%'"
-        )
-
-    @property
-    def ledger(self) -> list[tuple[Any, ...]]:
-        if self.is_lake:
-            mirror = opened_target(self.rig.context, "warehouse")
-            assert isinstance(mirror, ReplaceableMirror)
-            return [("s", "t", run.window.from_ts) for run in mirror.applied(TABLE)]
-        return self.database.rows(
-            "SELECT target_schema, target_table, from_ts FROM _ticdc_replay.ledger ORDER BY 1, 2, 3"
-        )
-
-    def loads(self, uri: str) -> list[str]:
-        """The runs that the job at *uri* loads: a lake also has jobs that swap, and such of several windows."""
-        job = jobspec.read(self.rig.context.artifacts, uri)
-        jobs = job.jobs if isinstance(job, jobspec.Series) else [job]
-        return [each.run_hash for each in jobs if isinstance(each, jobspec.LoadJob)]
-
-    def drop(self) -> None:
-        """Drop the mirror as a person would."""
-        if isinstance(self.database, LakeRig) and self.database.kind == "delta":
-            shutil.rmtree(self.database.folder / "tables" / "s" / "t")
-        else:
-            self.database.execute("DROP TABLE s.t")
-
-    def replay(self, *numbers: int) -> None:
-        for number in numbers:
-            self.rig.replay(*WINDOWS[number])
-
-    def replay_from(self, first: int, end: int) -> None:
-        self.rig.replay(at(first) + 1, at(end))
-
-    def remove_changelog(self, number: int) -> str:
-        window = Window(*WINDOWS[number])
-        (run,) = (each for each in self.rig.context.state.runs.all("shop") if each.window == window)
-        open_store(self.rig.context.artifacts_uri).delete(f"runs/{run.run_hash}/index.json")
-        return run.run_hash
-
-    def rebuild(self, submit: Callable[[str], None] | None = None, **options: Any) -> Rebuilt:
-        told: list[str] = []
-        return rebuild(self.rig.context, "warehouse", TABLE, submit or self.rig._load, told.append, **options)
-
-
-@pytest.fixture(params=["postgres", "mysql", "tidb", "iceberg", "delta"])
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def fed(make_rig: Callable[..., Rig], kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Feeding:
-    """Three windows of a table whose CREATE TABLE is in the first one."""
-    rig = make_rig()
-    if kind in ("iceberg", "delta"):
-        database: MirrorRig = LakeRig(kind, request.getfixturevalue("lake_spark"), tmp_path)
-        assert isinstance(database, LakeRig)
-        rig.use_lake(database)
-    elif kind == "postgres":
-        database = PostgresRig(rig.dsn)
-    else:
-        database = MysqlRig(request.getfixturevalue(SERVERS[kind]))
-        warehouse = msgspec.structs.replace(database.connections["target"], conn_id="warehouse")
-        rig.connections = type(rig.connections)({**rig.connections.by_id, "warehouse": warehouse})
-        rig._declared["targets"] = [{"name": "warehouse", "type": "mysql", "connection": "warehouse"}]
-        rig.context.__exit__()
-        rig.context = rig._context()
-    rig.send(11, row(at(11), new=columns(1, "one", **OLD)))
-    rig.send(12, row(at(12), new=columns(2, "two", **OLD)))
-    rig.resolved(15)
-    rig.send(16, row(at(16), new=columns(1, "uno", **OLD), old=columns(1, "one", **OLD)))
-    rig.send(17, row(at(17), new=columns(3, "three", **OLD)))
-    rig.resolved(20)
-    rig.send(21, row(at(21), old=columns(2, "two", **OLD)))
-    rig.send(26, row(at(26), new=columns(4, "four", **OLD)))
-    rig.resolved(30, 31)
-    return Feeding(rig, database)
 
 
 def test_what_is_known_of_loads_is_of_the_new_mirror(fed: Feeding) -> None:
@@ -293,17 +172,6 @@ def test_an_abandoned_rebuild_leaves_nothing(fed: Feeding) -> None:
     assert fed.database.rows(tombstones) == [(1,)]
 
 
-CREATE = (
-    "CREATE TABLE `t` (\n  `id` bigint NOT NULL,\n  `v` varchar(100) DEFAULT NULL,\n  `w` varchar(10) DEFAULT NULL,\n"
-    "  PRIMARY KEY (`id`)\n)"
-)
-
-
-def dumped(folder: Path, taken: int, *rows: tuple[bytes | None, ...]) -> Path:
-    table = Table("s", "t", CREATE, ["id", "v", "w"], ["number", "string", "string"], rows)
-    return write_dump(folder, [table], taken, Variant())
-
-
 def test_a_base_is_the_beginning_and_older_windows_change_nothing(fed: Feeding, tmp_path: Path) -> None:
     fed.replay(0, 1, 2)
     rows = [(b"1", b"uno", None), (b"2", b"two", None), (b"3", b"three", None)]
@@ -416,10 +284,6 @@ def test_what_people_added_stays_or_is_named(fed: Feeding) -> None:
     with pytest.raises(TargetMismatchError, match=named):
         fed.rebuild()
     assert fed.rows == EXPECTED
-
-
-class KilledError(Exception):
-    """The process dies here."""
 
 
 @pytest.mark.parametrize("after", [False, True])

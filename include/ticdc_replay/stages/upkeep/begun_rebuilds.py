@@ -38,6 +38,13 @@ def note(context: ReplayContext, target: str, table: TableName, begin_ts: int, *
     context.artifacts.put(_name(begun.place, table), canonical.encode(begun))
 
 
+def end_replacing(context: ReplayContext, target: str, table: TableName) -> None:
+    """Note that the swap of a rebuild of *table* in *target*, if one has begun, was not done and is none any more."""
+    for each in begun(context):
+        if (each.place, each.table) == (context.place_of(target), table) and each.is_replacing:
+            note(context, target, table, each.begin_ts)
+
+
 def is_replacing(context: ReplayContext, target: str, table: TableName) -> bool:
     """Whether the swap of a rebuild of *table* in *target* has begun, and the rebuild has not ended."""
     place = context.place_of(target)

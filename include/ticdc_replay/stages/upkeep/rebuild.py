@@ -30,7 +30,7 @@ from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.domain.window import Window
-from ticdc_replay.jobspec import AbandonTask, LoadJob, ReplaceTask, Series
+from ticdc_replay.jobspec import AbandonTask, LoadJob, ReplaceTask, Series, WithdrawTask
 from ticdc_replay.schemas.changes import kind_of
 from ticdc_replay.schemas.ddl.reader import key_of
 from ticdc_replay.stages.context import ReplayContext
@@ -235,16 +235,26 @@ def abandon(context: ReplayContext, target: str, table: TableName, submit: Submi
 
     Raises PolicyStopError if the new mirror has taken the place of the old one: ``rebuild`` alone ends that."""
     mirror = _mirror(context, target)
+    _withdraw_swap(context, mirror, table, submit)
     if _has_taken_over(context, mirror, target, table):
         raise PolicyStopError(
             f"{table}: the new mirror has taken the place of the old one. Run `ticdc-replay mirror rebuild` again, which "
             "ends that"
         )
+    # Before anything beside is gone: a swap that has begun, and nothing beside, is a swap that was done.
+    _end_replacing(context, mirror, target, table)
     begun = _clear(context, mirror, table, submit)
     forget_shape(context.artifacts, mirror.beside(table), table)
-    withdraw_move(context.artifacts, mirror.config, table)
     begun_rebuilds.forget(context, target, table)
     return begun
+
+
+def _withdraw_swap(context: ReplayContext, mirror: ReplaceableMirror[Any], table: TableName, submit: Submit) -> None:
+    """Take back a swap that an attempt has decided, or end it."""
+    if not needs_job(mirror.config):
+        mirror.withdraw_swap(table)
+    elif mirror.is_swapping(table):
+        run_as_job(context, mirror.config, table, WithdrawTask(), type(None), submit)
 
 
 def _clear(context: ReplayContext, mirror: ReplaceableMirror[Any], table: TableName, submit: Submit) -> bool:
@@ -252,6 +262,12 @@ def _clear(context: ReplayContext, mirror: ReplaceableMirror[Any], table: TableN
     if needs_job(mirror.config):
         return run_as_job(context, mirror.config, table, AbandonTask(), bool, submit)
     return mirror.abandon(table)
+
+
+def _end_replacing(context: ReplayContext, mirror: ReplaceableMirror[Any], target: str, table: TableName) -> None:
+    """Note that the old mirror stays as it is: no swap is decided, and none was done."""
+    withdraw_move(context.artifacts, mirror.config, table)
+    begun_rebuilds.end_replacing(context, target, table)
 
 
 def _has_taken_over(context: ReplayContext, mirror: ReplaceableMirror[Any], target: str, table: TableName) -> bool:
@@ -269,11 +285,6 @@ def _replace(
 ) -> Replaced:
     """Let the mirror beside take the place of the old one. What has to be known if this is killed is noted before."""
     table = plan.table
-
-    def withdraw() -> None:
-        withdraw_move(context.artifacts, mirror.config, table)
-        begun_rebuilds.note(context, target, table, plan.begin_ts)
-
     if mirror.is_swapping(table) or mirror.applied_beside(table):
         begun_rebuilds.note(context, target, table, plan.begin_ts, is_replacing=True)
         begin_move(context.artifacts, mirror.beside(table), mirror.config, table)
@@ -285,10 +296,10 @@ def _replace(
             replaced = mirror.replace(context.pipeline.name, table, plan.superseded)
     except PermanentError:
         if not mirror.is_swapping(table) and mirror.applied_beside(table):
-            withdraw()
+            _end_replacing(context, mirror, target, table)
         raise
     if replaced.lacking:
-        withdraw()
+        _end_replacing(context, mirror, target, table)
     return replaced
 
 

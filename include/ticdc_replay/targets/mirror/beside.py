@@ -115,6 +115,11 @@ class BesideMirror(KeptMirror[Config], ReplaceableMirror[Config]):
                 self._clear(session, swap.new.schema)
         return Replaced(str(swap.old), new.floor_ts, tuple(lacking), tuple(lost))
 
+    def withdraw_swap(self, table: TableName) -> None:
+        with self._opened("look for a swap of", table) as (session, swap):
+            session.withdraw_swap(swap.old)
+            session.lock_table(swap.old)
+
     def abandon(self, table: TableName) -> bool:
         with self._opened("abandon what was built beside", table) as (session, swap):
             session.withdraw_swap(swap.old)
