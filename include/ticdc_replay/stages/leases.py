@@ -1,4 +1,4 @@
-"""Holding a lease on a claim-check store while its objects are used, or deleted."""
+"""Holding a lease: on a claim-check store while its objects are used, or deleted; on a mirror while one is built beside it."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ticdc_replay.domain.errors import LeaseLostError, TicdcReplayError, TransientError
 from ticdc_replay.domain.handover import HandedOverError
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.state.leases import Lease, Leases
+from ticdc_replay.state.leases import Lease, LeaseKind, Leases
 
 log = logging.getLogger(__name__)
 
@@ -145,11 +145,24 @@ def replaying(
 def holding_store(leases: Leases, uri: str, holder: str, plan_hash: str, *, ttl_ms: int = TTL_MS) -> Iterator[Hold]:
     """Hold the claim-check store at *uri* to execute a plan; *holder* is shown to people who find it held. Raises
     LeaseHeldError if another deletion holds it, and LeaseLostError at the end if the lease was lost."""
-    lease = leases.acquire(uri, unique(holder), "deletion", plan_hash, ttl_ms)
-    hold = Hold(leases, lease, ttl_ms)
-    try:
+    with _holding(leases, uri, unique(holder), "deletion", plan_hash, ttl_ms) as hold:
         yield hold
         hold.verify()
+
+
+@contextmanager
+def holding_mirror(leases: Leases, place: str, purpose: str, *, ttl_ms: int = TTL_MS) -> Iterator[Hold]:
+    """Hold the mirror at *place* (``TargetSection.place_of``), to work on what is built beside it; *purpose* is shown to people
+    who find it held. Verify it before anything that another one could undo. Raises LeaseHeldError if somebody else holds it."""
+    with _holding(leases, place, unique(purpose), "rebuild", purpose, ttl_ms) as hold:
+        yield hold
+
+
+@contextmanager
+def _holding(leases: Leases, resource: str, holder: str, kind: LeaseKind, subject: str, ttl_ms: int) -> Iterator[Hold]:
+    hold = Hold(leases, leases.acquire(resource, holder, kind, subject, ttl_ms), ttl_ms)
+    try:
+        yield hold
     finally:
         hold.release()
 

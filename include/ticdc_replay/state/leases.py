@@ -1,5 +1,5 @@
-"""Who uses a claim-check store now: replays, any number of them, and at most one deletion; and who decodes what several windows
-share, which is one at a time.
+"""Who uses a claim-check store now: replays, any number of them, and at most one deletion; who decodes what several windows
+share, and who works on what is built beside a mirror, which is one at a time.
 
 A lease ends at its time to live unless it is renewed. All times are taken from one clock: PostgreSQL's own, or that of the one
 machine that a SQLite file is on; so clocks of workers don't matter.
@@ -15,15 +15,20 @@ from ticdc_replay.domain.errors import LeaseHeldError, LeaseLostError
 from ticdc_replay.state import tables
 from ticdc_replay.state.rows import Subject, insert_new, now_ms, record_of, row_of
 
-LeaseKind = Literal["replay", "deletion", "decode"]
+LeaseKind = Literal["replay", "deletion", "decode", "rebuild"]
 """Many replays use a store at once, beside one deletion."""
+_DOES: dict[LeaseKind, str] = {
+    "deletion": "is deleting there (plan {})",
+    "decode": "decodes it ({})",
+    "rebuild": "works on what is built beside it ({})",
+}
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """Who uses a claim-check store, and until when that counts unless it is renewed. Times are of the state store's clock."""
+    """Who uses a resource, and until when that counts unless it is renewed. Times are of the state store's clock."""
 
     resource: str
-    """The store's URI."""
+    """As ``Leases`` has it."""
     holder: str
     """Differs between any two processes and attempts, but for those that hand one piece of work over to each other."""
     kind: LeaseKind
@@ -34,16 +39,16 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leases(Subject):
-    """The leases of claim-check stores and of changelogs that are decoded. A time to live is in milliseconds.
+    """The leases of claim-check stores, of changelogs that are decoded, and of mirrors. A time to live is in milliseconds.
 
-    ``resource`` is a store's URI, or that of a changelog that is decoded.
+    ``resource`` is a store's URI, that of a changelog that is decoded, or the place of a mirror (``TargetSection.place_of``).
     """
 
     def acquire(self, resource: str, holder: str, kind: LeaseKind, subject: str, ttl_ms: int) -> Lease:
         """Take a lease; *holder* may have it already, and has it for *ttl_ms* from now on.
 
-        Atomic. A replay never fails to get one. Raises LeaseHeldError for a deletion, or a decode, while another holder has the
-        resource's.
+        Atomic. A replay never fails to get one. Raises LeaseHeldError for any other kind while another holder has one
+        that is not a replay's.
         """
         table = tables.lease
         with self._database.writing() as connection:
@@ -70,11 +75,8 @@ class Leases(Subject):
                 raise LeaseHeldError(f"{resource}: another {kind} has just ended there; run this one again")
             if row.holder != holder:
                 until = datetime.fromtimestamp(row.expires_at_ms / 1000, UTC).isoformat(timespec="seconds")
-                what = (
-                    f"is deleting there (plan {row.subject})" if kind == "deletion" else f"decodes it ({row.subject})"
-                )
                 raise LeaseHeldError(
-                    f"{resource}: {row.holder} {what}, with a lease until {until} that it "
+                    f"{resource}: {row.holder} {_DOES[kind].format(row.subject)}, with a lease until {until} that it "
                     "renews. Run this one again after its end; if it died, its lease ends by itself"
                 )
         return lease

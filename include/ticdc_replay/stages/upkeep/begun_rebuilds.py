@@ -25,30 +25,40 @@ class BegunRebuild(msgspec.Struct, frozen=True):
     begin_ts: int
     is_replacing: bool = False
     """Whether the new mirror, which has runs, was about to take the place of the old one: if it has none any more, it has."""
+    is_comparison: bool = False
+    """Whether only a comparison has begun it, which removes what is beside if both are equal."""
 
     def needs(self, index: ChangelogIndex) -> bool:
         """Whether it may have to load the changelog *index*, which is no base: bases are kept anyway."""
         return index.window.to_ts > self.begin_ts and not undecoded(index, [str(self.table)])
 
 
-def note(context: ReplayContext, target: str, table: TableName, begin_ts: int, *, is_replacing: bool = False) -> None:
-    """Note that a rebuild of the mirror of *table* in *target* has begun, which needs changes from *begin_ts* (TSO) on, and
-    whether its swap has begun."""
-    begun = BegunRebuild(target, context.place_of(target), table, begin_ts, is_replacing)
+def note(
+    context: ReplayContext,
+    target: str,
+    table: TableName,
+    begin_ts: int,
+    *,
+    is_replacing: bool = False,
+    is_comparison: bool = False,
+) -> None:
+    """Note that a rebuild of the mirror of *table* in *target* has begun, which needs changes from *begin_ts* (TSO) on,
+    whether its swap has begun, and whether a comparison alone needs it."""
+    begun = BegunRebuild(target, context.place_of(target), table, begin_ts, is_replacing, is_comparison)
     context.artifacts.put(_name(begun.place, table), canonical.encode(begun))
 
 
 def end_replacing(context: ReplayContext, target: str, table: TableName) -> None:
     """Note that the swap of a rebuild of *table* in *target*, if one has begun, was not done and is none any more."""
-    for each in begun(context):
-        if (each.place, each.table) == (context.place_of(target), table) and each.is_replacing:
-            note(context, target, table, each.begin_ts)
+    found = of_table(context, target, table)
+    if found is not None and found.is_replacing:
+        note(context, target, table, found.begin_ts)
 
 
-def is_replacing(context: ReplayContext, target: str, table: TableName) -> bool:
-    """Whether the swap of a rebuild of *table* in *target* has begun, and the rebuild has not ended."""
+def of_table(context: ReplayContext, target: str, table: TableName) -> BegunRebuild | None:
+    """The rebuild of *table* in *target* that has begun, and not ended. Raises what ``begun`` raises."""
     place = context.place_of(target)
-    return any(each.is_replacing for each in begun(context) if (each.place, each.table) == (place, table))
+    return next((each for each in begun(context) if (each.place, each.table) == (place, table)), None)
 
 
 def forget(context: ReplayContext, target: str, table: TableName) -> None:

@@ -34,6 +34,7 @@ from ticdc_replay.jobspec import AbandonTask, LoadJob, ReplaceTask, Series, With
 from ticdc_replay.schemas.changes import kind_of
 from ticdc_replay.schemas.ddl.reader import key_of
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.leases import Hold, holding_mirror
 from ticdc_replay.stages.load.publish import coverage_of, last_load
 from ticdc_replay.stages.selection import undecoded
 from ticdc_replay.stages.set_aside import is_set_aside
@@ -175,11 +176,28 @@ def rebuild(
     """Build the mirror of *table* in *target* again as ``plan_rebuild`` has it, and let it take the place of the old one.
 
     *submit* runs loads, *tell* shows progress. Until the swap the old mirror is as it was, and loads into it go on. Safe to
-    repeat: what is loaded is not loaded again. Raises what ``plan_rebuild``, loads and ``ReplaceableMirror.replace`` raise;
-    PolicyStopError also if the old mirror has windows that the new one can't have.
+    repeat: what is loaded is not loaded again. Raises LeaseHeldError while another rebuild or a comparison of the mirror runs,
+    and what ``plan_rebuild``, loads and ``ReplaceableMirror.replace`` raise; PolicyStopError also if the old mirror has windows
+    that the new one can't have.
     """
-    pipeline, mirror = context.pipeline.name, _mirror(context, target)
-    mirror.require_replaceable(pipeline, table)
+    mirror = _mirror(context, target)
+    mirror.require_replaceable(context.pipeline.name, table)
+    with holding_mirror(context.state.leases, mirror.config.place_of(table), "mirror rebuild") as hold:
+        return _rebuild(context, mirror, target, table, hold, submit, tell, base, to_ts)
+
+
+def _rebuild(
+    context: ReplayContext,
+    mirror: ReplaceableMirror[Any],
+    target: str,
+    table: TableName,
+    hold: Hold,
+    submit: Submit,
+    tell: Tell,
+    base: str | None,
+    to_ts: int | None,
+) -> Rebuilt:
+    """``rebuild``, while *hold* keeps others away."""
     also: set[str] = set()
     for _ in range(_ROUNDS):
         if _has_taken_over(context, mirror, target, table):  # in an attempt that broke after it, or by a load
@@ -189,6 +207,7 @@ def rebuild(
             plan = plan_rebuild(context, target, table, base, to_ts)
         else:
             plan = build_beside(context, target, table, submit, tell, base, to_ts, also)
+        hold.verify()
         replaced = _replace(context, mirror, target, plan, submit)
         if not replaced.lacking:
             return _end(context, mirror, target, plan, replaced.lost)
@@ -213,17 +232,18 @@ def build_beside(
     base: str | None = None,
     to_ts: int | None = None,
     also: Collection[str] = (),
+    *,
+    is_comparison: bool = False,
 ) -> RebuildPlan:
-    """Bring what ``plan_rebuild`` plans into a mirror of *table* beside that of *target*; the plan. Safe to repeat.
-    Runs of *also* are loaded although they seem to have nothing of the table.
+    """Bring what ``plan_rebuild`` plans into a mirror of *table* beside that of *target*, which the caller holds; the plan. Safe
+    to repeat. Runs of *also* are loaded although they seem to have nothing of the table. *is_comparison*: no rebuild needs it.
 
     Raises what ``plan_rebuild`` and loads raise, and ConfigError if a mirror beside was begun with another base.
     """
     mirror, plan = _mirror(context, target), plan_rebuild(context, target, table, base, to_ts)
-    if _has_taken_over(context, mirror, target, table):
-        _end(context, mirror, target, plan)
     _require_same_beginning(mirror, plan)
-    begun_rebuilds.note(context, target, table, plan.begin_ts)
+    _end_replacing(context, mirror, target, table)
+    begun_rebuilds.note(context, target, table, plan.begin_ts, is_comparison=is_comparison)
     tell(f"{table}: from {plan.begins} to {describe(plan.end_ts)}, {len(plan.sources)} changelogs")
     _load(context, mirror, target, plan, submit, tell, also)
     return plan
@@ -233,7 +253,15 @@ def abandon(context: ReplayContext, target: str, table: TableName, submit: Submi
     """Remove what a rebuild of *table* in *target* has left; whether there was anything. The mirror stays as it is. Of a lake a
     job does it, which *submit* runs.
 
-    Raises PolicyStopError if the new mirror has taken the place of the old one: ``rebuild`` alone ends that."""
+    Raises PolicyStopError if the new mirror has taken the place of the old one: ``rebuild`` alone ends that. Raises
+    LeaseHeldError while a rebuild or a comparison of the mirror runs."""
+    place = _mirror(context, target).config.place_of(table)
+    with holding_mirror(context.state.leases, place, "mirror rebuild --abandon"):
+        return remove_beside(context, target, table, submit)
+
+
+def remove_beside(context: ReplayContext, target: str, table: TableName, submit: Submit) -> bool:
+    """``abandon``, while the caller holds the mirror."""
     mirror = _mirror(context, target)
     _withdraw_swap(context, mirror, table, submit)
     if _has_taken_over(context, mirror, target, table):
@@ -272,8 +300,10 @@ def _end_replacing(context: ReplayContext, mirror: ReplaceableMirror[Any], targe
 
 def _has_taken_over(context: ReplayContext, mirror: ReplaceableMirror[Any], target: str, table: TableName) -> bool:
     """Whether the mirror of *table* is the rebuilt one, and ``_end`` was not done. MySQL ends a swap when it is asked."""
+    begun = begun_rebuilds.of_table(context, target, table)
     return (
-        begun_rebuilds.is_replacing(context, target, table)
+        begun is not None
+        and begun.is_replacing
         and not mirror.is_swapping(table)
         and not mirror.applied_beside(table)
         and bool(mirror.applied(table))
