@@ -310,6 +310,7 @@ class ReplaceTask(msgspec.Struct, frozen=True, kw_only=True, tag="replace"):
     """Let a mirror that was filled anew take the place of the old one (``targets.base.ReplaceableMirror.replace``)."""
 
     superseded: tuple[str, ...]
+    needed: tuple[str, ...]
 
 
 class WithdrawTask(msgspec.Struct, frozen=True, kw_only=True, tag="withdraw"):

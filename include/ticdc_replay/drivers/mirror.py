@@ -41,8 +41,8 @@ def _done(mirror: LakeMirror, job: MirrorJob) -> Followed | Replaced | bool | No
             decoded = msgspec.json.decode(changes, type=tuple[TableChanges, ...])
             ddl = StoppingDdl(job.table, commit_ts, decoded, selection)
             return (mirror.how_to_follow if dry_run else mirror.follow)(job.pipeline, ddl)
-        case ReplaceTask(superseded=superseded):
-            return mirror.replace(job.pipeline, job.table, superseded)
+        case ReplaceTask(superseded=superseded, needed=needed):
+            return mirror.replace(job.pipeline, job.table, superseded, needed)
         case WithdrawTask():
             mirror.withdraw_swap(job.table)
             return None

@@ -437,11 +437,14 @@ class ReplaceableMirror(Mirror[Config]):
         return False
 
     @abstractmethod
-    def replace(self, pipeline: str, table: TableName, superseded: Collection[str]) -> Replaced:
+    def replace(
+        self, pipeline: str, table: TableName, superseded: Collection[str], needed: Collection[str] = ()
+    ) -> Replaced:
         """Let what was filled anew take the place of the mirror of *table*, with its ledger, if it has all runs that the mirror
         has, but for those that are *superseded* and windows below its floor. Loads of the table wait meanwhile.
 
-        Killed anywhere, the mirror is either the old or the new one. Raises what ``require_replaceable`` raises.
+        Killed anywhere, the mirror is either the old or the new one. Raises what ``require_replaceable`` raises, and
+        TransientError if what was filled anew lacks one of the runs *needed*.
         """
 
     @abstractmethod

@@ -8,11 +8,14 @@ import psycopg
 import pymysql
 import pytest
 
+from tests.integration.snapshot.feed import at
 from tests.support.deaths import die_at_statements
 from tests.support.dying_loads import watch_writes
 from tests.support.feeding import EXPECTED, Feeding, KilledError
 from tests.support.mirror_rig import TABLE
+from tests.support.open_protocol import ddl
 from ticdc_replay.domain.errors import (
+    ConfigError,
     LeaseHeldError,
     LeaseLostError,
     PolicyStopError,
@@ -20,8 +23,8 @@ from ticdc_replay.domain.errors import (
     TransientError,
 )
 from ticdc_replay.stages.upkeep.begun_rebuilds import begun
-from ticdc_replay.stages.upkeep.mirrors import opened_target
-from ticdc_replay.stages.upkeep.rebuild import abandon
+from ticdc_replay.stages.upkeep.mirrors import forget, opened_target
+from ticdc_replay.stages.upkeep.rebuild import abandon, plan_rebuild, remove_beside
 from ticdc_replay.stages.upkeep.verification import Verification
 from ticdc_replay.stages.upkeep.verify_changelogs import verify_changelogs
 from ticdc_replay.storage.file import FileStore
@@ -191,3 +194,39 @@ def test_a_rebuild_goes_on_from_a_comparison_that_was_killed(fed: Feeding) -> No
     fed.rebuild(lambda uri: (loaded.extend(fed.loads(uri)), fed.rig._load(uri))[1])
     assert (len(loaded), before in (1, 3)) == (3, True)
     assert (fed.rows, fed.side, begun(fed.rig.context)) == (EXPECTED, [], ())
+
+
+def test_a_mirror_that_lacks_a_changelog_takes_no_place(fed: Feeding) -> None:
+    """The old one was lost and forgotten, so its ledger names none; and somebody empties the new one meanwhile."""
+    if fed.is_lake:
+        pytest.skip("one job loads all")
+    fed.replay(0, 1, 2)
+    fed.drop()
+    forget(fed.rig.context, "warehouse", TABLE)
+    loaded: list[str] = []
+
+    def submit(uri: str) -> None:
+        if fed.loads(uri) and len(loaded) == 2:
+            remove_beside(fed.rig.context, "warehouse", TABLE, fed.rig._load)
+        fed.rig._load(uri)
+        loaded.extend(fed.loads(uri))
+
+    with pytest.raises(TransientError, match="lacks 2 of 3 runs"):
+        fed.rebuild(submit)
+    with pytest.raises(ConfigError, match="or has lost it"):
+        fed.rebuild()
+    abandon(fed.rig.context, "warehouse", TABLE)
+    fed.rebuild()
+    assert (fed.rows, fed.side) == (EXPECTED, [])
+
+
+def test_a_ddl_of_another_database_is_no_changelog_that_is_lacking(fed: Feeding) -> None:
+    """A table of the same name: the load of its window leaves nothing in the ledger of the mirror."""
+    fed.rig.send(32, ddl(at(32), "CREATE TABLE t (id BIGINT PRIMARY KEY)", schema="other"))
+    fed.rig.resolved(40, 41)
+    fed.replay(0, 1, 2)
+    fed.rig.replay(at(30), at(40))
+    plan = plan_rebuild(fed.rig.context, "warehouse", TABLE)
+    assert [(source.is_needed, source.is_named) for source in plan.sources] == [(True, True)] * 3 + [(True, False)]
+    fed.rebuild()
+    assert fed.rows == EXPECTED

@@ -68,6 +68,8 @@ class Source(msgspec.Struct, frozen=True):
     run_hash: str
     is_needed: bool
     """Whether it may have anything of the table."""
+    is_named: bool
+    """Whether it has rows or DDL of the table under this very name: the mirror's ledger has its load."""
 
     @property
     def run(self) -> tuple[Window, str]:
@@ -149,13 +151,10 @@ def plan_rebuild(
             + "\nReplay these windows, or begin with a newer base: dump the upstream, run `ticdc-replay mirror seed "
             "--only-base`, and run this command again with the --dump-base that it prints"
         )
-    sources = [] if first is None else [Source(first.window, first.run_hash, is_needed=True)]
+    sources = [] if first is None else [_source(first, table)]
     for record in needed:
-        index = indexes[record.run_hash]
-        sources.append(Source(record.window, record.run_hash, _concerns(index, table)))
-        for redrive in _redrives(context, record):
-            redriven = _index(context, redrive)
-            sources.append(Source(record.window, redrive, _concerns(redriven, table)))
+        sources.append(_source(indexes[record.run_hash], table))
+        sources += [_source(_index(context, redrive), table) for redrive in _redrives(context, record)]
     # As they end: a window that was cut at a DDL, for the mirror to follow it, comes after its parts.
     sources.sort(key=lambda source: (source.window.to_ts, source.window.from_ts))
     end_ts = max([begin_ts, *(record.window.to_ts for record in needed)])
@@ -318,12 +317,13 @@ def _replace(
     if mirror.is_swapping(table) or mirror.applied_beside(table):
         begun_rebuilds.note(context, target, table, plan.begin_ts, is_replacing=True)
         begin_move(context.artifacts, mirror.beside(table), mirror.config, table)
+    needed = tuple(sorted({source.run_hash for source in plan.sources if source.is_named}))
     try:
         if needs_job(mirror.config):
-            task = ReplaceTask(superseded=tuple(sorted(plan.superseded)))
+            task = ReplaceTask(superseded=tuple(sorted(plan.superseded)), needed=needed)
             replaced = run_as_job(context, mirror.config, table, task, Replaced, submit)
         else:
-            replaced = mirror.replace(context.pipeline.name, table, plan.superseded)
+            replaced = mirror.replace(context.pipeline.name, table, plan.superseded, needed)
     except PermanentError:
         if not mirror.is_swapping(table) and mirror.applied_beside(table):
             _end_replacing(context, mirror, target, table)
@@ -506,11 +506,11 @@ def _keep_report(
 
 def _require_same_beginning(mirror: ReplaceableMirror[Any], plan: RebuildPlan) -> None:
     begun = {(run.window, run.run_hash) for run in mirror.applied_beside(plan.table)}
-    first = next((source for source in plan.sources if source.is_needed), None)
+    first = next((source for source in plan.sources if source.is_named), None)
     if begun and (first is None or (first.window, first.run_hash) not in begun):
         raise ConfigError(
-            f"{plan.table}: a rebuild has begun with another base than {plan.begins}. Name that one by --dump-base, or remove "
-            "what it left: ticdc-replay mirror rebuild --abandon"
+            f"{plan.table}: a rebuild has begun with another base than {plan.begins}, or has lost it. Name that one by "
+            "--dump-base, or remove what is left: ticdc-replay mirror rebuild --abandon"
         )
 
 
@@ -610,6 +610,10 @@ def _is_base(index: ChangelogIndex | None) -> bool:
 
 def _has_table(index: ChangelogIndex, table: TableName) -> bool:
     return table in index.table_names()
+
+
+def _source(index: ChangelogIndex, table: TableName) -> Source:
+    return Source(index.window, index.run_hash, _concerns(index, table), _has_table(index, table))
 
 
 def _concerns(index: ChangelogIndex, table: TableName) -> bool:

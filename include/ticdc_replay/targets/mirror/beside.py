@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import msgspec
 
-from ticdc_replay.domain.errors import TargetMismatchError
+from ticdc_replay.domain.errors import TargetMismatchError, TransientError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import AppliedRun, ReplaceableMirror, Replaced
 from ticdc_replay.targets.mirror import marks
@@ -89,7 +89,9 @@ class BesideMirror(KeptMirror[Config], ReplaceableMirror[Config]):
         with self._opened("look at", table) as (session, swap):
             self._require_replaceable(session, pipeline, swap)
 
-    def replace(self, pipeline: str, table: TableName, superseded: Collection[str]) -> Replaced:
+    def replace(
+        self, pipeline: str, table: TableName, superseded: Collection[str], needed: Collection[str] = ()
+    ) -> Replaced:
         with self._opened("prepare the indexes of", table) as (session, swap):
             lost: list[str] = []
             if session.find_table(swap.new) is not None and session.find_table(swap.old) is not None:
@@ -108,6 +110,12 @@ class BesideMirror(KeptMirror[Config], ReplaceableMirror[Config]):
                     "has swapped or abandoned it. Run the command again; if a person has dropped the table, with --abandon before"
                 )
             self._require_replaceable(session, pipeline, swap)
+            unloaded = set(needed).difference(run.run_hash for run in _done(session, swap.new))
+            if unloaded:
+                raise TransientError(
+                    f"the table beside {swap.old} lacks {len(unloaded)} of {len(needed)} runs that were loaded into it, such as "
+                    f"{min(unloaded)}: somebody has removed it meanwhile. Run the command again, which loads what is missing"
+                )
             lacking = _lacking(session, swap, new, superseded)
             if not lacking:
                 session.create_schema(swap.old.schema)
