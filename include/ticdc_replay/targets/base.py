@@ -438,7 +438,7 @@ class ReplaceableMirror(Mirror[Config]):
 
     @abstractmethod
     def replace(
-        self, pipeline: str, table: TableName, superseded: Collection[str], needed: Collection[str] = ()
+        self, pipeline: str, table: TableName, superseded: Collection[str], needed: Collection[str]
     ) -> Replaced:
         """Let what was filled anew take the place of the mirror of *table*, with its ledger, if it has all runs that the mirror
         has, but for those that are *superseded* and windows below its floor. Loads of the table wait meanwhile.

@@ -33,7 +33,8 @@ from ticdc_replay.stages.upkeep.begun_rebuilds import begun
 from ticdc_replay.stages.upkeep.follow import follow, stopping_ddl
 from ticdc_replay.stages.upkeep.mirrors import forget, opened_target
 from ticdc_replay.stages.upkeep.prune import prune
-from ticdc_replay.stages.upkeep.rebuild import abandon, plan_rebuild
+from ticdc_replay.stages.upkeep.rebuild import abandon
+from ticdc_replay.stages.upkeep.rebuild_plan import plan_rebuild
 from ticdc_replay.stages.upkeep.verification import Verification
 from ticdc_replay.stages.upkeep.verify_changelogs import verify_changelogs
 from ticdc_replay.stages.window.jobs import write_load_job

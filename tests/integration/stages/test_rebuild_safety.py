@@ -24,7 +24,8 @@ from ticdc_replay.domain.errors import (
 )
 from ticdc_replay.stages.upkeep.begun_rebuilds import begun
 from ticdc_replay.stages.upkeep.mirrors import forget, opened_target
-from ticdc_replay.stages.upkeep.rebuild import abandon, plan_rebuild, remove_beside
+from ticdc_replay.stages.upkeep.rebuild import abandon, remove_beside
+from ticdc_replay.stages.upkeep.rebuild_plan import plan_rebuild
 from ticdc_replay.stages.upkeep.verification import Verification
 from ticdc_replay.stages.upkeep.verify_changelogs import verify_changelogs
 from ticdc_replay.storage.file import FileStore

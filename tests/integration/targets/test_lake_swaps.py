@@ -67,7 +67,7 @@ def beside(lake: LakeRig, changelog: Changelog) -> None:
 
 def swap(lake: LakeRig) -> Replaced:
     old = [run.run_hash for run in mirror(lake).applied(TABLE) if run.window.from_ts == 0]
-    return mirror(lake).replace("pipeline", TABLE, old)
+    return mirror(lake).replace("pipeline", TABLE, old, ())
 
 
 def rows(lake: LakeRig) -> list[tuple[object, ...]]:
@@ -120,7 +120,7 @@ def test_nothing_is_loaded_beside_once_the_swap_is_decided(make_lake: Callable[[
             swap(lake)
     with pytest.raises(TransientError, match="is about to take the place"):
         beside(lake, Changelog(lake.folder / "later", 200, 300).rows(NEW, [put(210, **LATER)]))
-    done = mirror(lake).replace("pipeline", TABLE, ())
+    done = mirror(lake).replace("pipeline", TABLE, (), ())
     assert (done.lacking, new_rows(lake)) == ((), NEW_ROWS)
 
 
@@ -177,7 +177,7 @@ def test_a_new_table_that_somebody_dropped_leaves_the_old_one(make_lake: Callabl
     for statement in format_of(mirror(lake).config).drop_table(side):
         lake.spark.sql(statement)
     with pytest.raises(TargetMismatchError, match="there is no table beside"):
-        mirror(lake).replace("pipeline", TABLE, ())
+        mirror(lake).replace("pipeline", TABLE, (), ())
     assert not mirror(lake).is_swapping(TABLE)
     assert rows(lake) == OLD_ROWS
 
@@ -226,7 +226,7 @@ def test_a_rebuild_is_given_up_until_its_rows_have_come(make_lake: Callable[[], 
         if is_done:
             with pytest.raises(PolicyStopError, match="mirror rebuild"):
                 mirror(lake).abandon(TABLE)
-            mirror(lake).replace("pipeline", TABLE, ())
+            mirror(lake).replace("pipeline", TABLE, (), ())
             assert new_rows(lake) == NEW_ROWS
         else:
             assert mirror(lake).abandon(TABLE)
@@ -243,7 +243,7 @@ def test_rows_that_came_are_known_without_their_snapshot(make_lake: Callable[[],
             swap(lake)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(format_of(mirror(lake).config)), "find_commit", lambda *_, **__: None)
-        assert mirror(lake).replace("pipeline", TABLE, ()).lacking == ()
+        assert mirror(lake).replace("pipeline", TABLE, (), ()).lacking == ()
     assert new_rows(lake) == NEW_ROWS
 
 

@@ -1,14 +1,12 @@
 """Builds a mirror again out of changelogs: beside the old one, whose place it then takes. Kafka is not read.
 
-It begins with a base, or with the table's CREATE TABLE, and takes every window of the target's coverage from there on, each
-with the run that is loaded. Each is a load as any other, into the mirror beside (``ReplaceableMirror.beside``), so that a rebuild
-which was killed goes on where it was. Loads into the old mirror go on meanwhile: before the swap, whatever its ledger has and the
-new one lacks is loaded, too.
+What it takes is planned first (``rebuild_plan``). Each changelog is a load as any other, into the mirror beside
+(``ReplaceableMirror.beside``), so that a rebuild which was killed goes on where it was. Loads into the old mirror go on
+meanwhile: before the swap, whatever its ledger has and the new one lacks is loaded, too.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -26,25 +24,19 @@ from ticdc_replay.domain.errors import (
     PolicyStopError,
     TransientError,
 )
-from ticdc_replay.domain.table_patterns import TablePatterns
-from ticdc_replay.domain.tables import TableName, folded
+from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import AbandonTask, LoadJob, ReplaceTask, Series, WithdrawTask
-from ticdc_replay.schemas.changes import kind_of
-from ticdc_replay.schemas.ddl.reader import key_of
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.leases import Hold, holding_mirror
 from ticdc_replay.stages.load.publish import coverage_of, last_load
-from ticdc_replay.stages.selection import undecoded
 from ticdc_replay.stages.set_aside import is_set_aside
 from ticdc_replay.stages.upkeep import begun_rebuilds
 from ticdc_replay.stages.upkeep.follow import ddl_at, follow_in
 from ticdc_replay.stages.upkeep.mirror_jobs import Submit, needs_job, no_jobs, run_as_job
-from ticdc_replay.stages.upkeep.mirrors import opened_target
-from ticdc_replay.stages.window.bases import find_bases
+from ticdc_replay.stages.upkeep.rebuild_plan import RebuildPlan, Source, plan_rebuild, replaceable, span
 from ticdc_replay.stages.window.jobs import write_load_job
-from ticdc_replay.state.coverage import Coverage
 from ticdc_replay.targets.base import AppliedRun, LoadReport, Mirror, ReplaceableMirror, Replaced
 from ticdc_replay.targets.load import open_target
 from ticdc_replay.targets.shaped_load import begin_move, end_move, forget_shape, withdraw_move
@@ -55,41 +47,7 @@ _ROUNDS = 10
 """How often windows are caught up that were loaded into the old mirror meanwhile."""
 _LOADS_OF_A_DRIVER = 25
 """Into a lake: an error shows how far the loads came, and a repeat goes on there."""
-_REQUESTS = 16
-"""Indexes that are read at once."""
-
 Tell = Callable[[str], None]
-
-
-class Source(msgspec.Struct, frozen=True):
-    """A changelog that a rebuilt mirror takes rows from."""
-
-    window: Window
-    run_hash: str
-    is_needed: bool
-    """Whether it may have anything of the table."""
-    is_named: bool
-    """Whether it has rows or DDL of the table under this very name: the mirror's ledger has its load."""
-
-    @property
-    def run(self) -> tuple[Window, str]:
-        """The window and the run."""
-        return self.window, self.run_hash
-
-
-class RebuildPlan(msgspec.Struct, frozen=True):
-    """What a rebuild of one table loads, in its order."""
-
-    table: TableName
-    begins: str
-    """What it begins with, for people."""
-    begin_ts: int
-    """From which TSO on it needs the changes."""
-    sources: tuple[Source, ...]
-    end_ts: int
-    """Up to which TSO it has them."""
-    superseded: frozenset[str]
-    """Runs that the old mirror may have and the new one does not need: windows have a newer run, or are younger than a base."""
 
 
 class Rebuilt(msgspec.Struct, frozen=True):
@@ -99,68 +57,6 @@ class Rebuilt(msgspec.Struct, frozen=True):
     windows: int
     end_ts: int
     lost_indexes: tuple[str, ...]
-
-
-def plan_rebuild(
-    context: ReplayContext, target: str, table: TableName, base: str | None = None, to_ts: int | None = None
-) -> RebuildPlan:
-    """What a rebuild of the mirror of *table* in *target* takes: from *base*, a run, or the newest base or CREATE TABLE, up to
-    *to_ts* (TSO), or all that is loaded.
-
-    Raises ConfigError for a target that can't be rebuilt, or a *base* that is none of the table; PolicyStopError, which names
-    each missing window, if base and changelogs do not have all changes.
-    """
-    section = _mirror(context, target).config
-    records = [
-        record
-        for record in context.state.coverage.all(context.pipeline.name)
-        if record.place == section.place
-        and TablePatterns(record.selection).wants(table.schema, table.table)
-        and (to_ts is None or record.window.to_ts <= to_ts)
-        and all(covered.quality != "left_out" for covered in record.tables if covered.table == table)
-    ]
-    superseded = {
-        record.run_hash
-        for record in records
-        if any(other.window == record.window and other.generation > record.generation for other in records)
-    }
-    # What came out of an older run's quarantine is in the newer run's rows, unless that has set something aside itself.
-    whole = {record.window for record in records if record.run_hash not in superseded and record.quality == "complete"}
-    superseded |= {
-        run
-        for record in records
-        if record.run_hash in superseded and record.window in whole
-        for run in _redrives(context, record)
-    }
-    current = sorted(
-        (record for record in records if record.run_hash not in superseded),
-        key=lambda each: (each.window, each.run_hash),
-    )
-    indexes = dict(_read(context, [record.run_hash for record in current]))
-    windows = [record for record in current if not _is_base(indexes.get(record.run_hash))]
-    begun = _begin(context, table, windows, indexes, base, to_ts)
-    if begun is None:
-        raise PolicyStopError(_no_beginning(table, windows))
-    begins, begin_ts, first = begun
-    needed = [record for record in windows if record.window.to_ts > begin_ts]
-    lacking = list(_lacking(table, needed, indexes, begin_ts))
-    if lacking:
-        raise PolicyStopError(
-            f"{table} can't be built again from {begins}: changes are missing\n- "
-            + "\n- ".join(lacking)
-            + "\nReplay these windows, or begin with a newer base: dump the upstream, run `ticdc-replay mirror seed "
-            "--only-base`, and run this command again with the --dump-base that it prints"
-        )
-    sources = [] if first is None else [_source(first, table)]
-    for record in needed:
-        sources.append(_source(indexes[record.run_hash], table))
-        sources += [_source(_index(context, redrive), table) for redrive in _redrives(context, record)]
-    # As they end: a window that was cut at a DDL, for the mirror to follow it, comes after its parts.
-    sources.sort(key=lambda source: (source.window.to_ts, source.window.from_ts))
-    end_ts = max([begin_ts, *(record.window.to_ts for record in needed)])
-    # Rows of other bases of the time are in the changelogs, too.
-    superseded |= {each.run_hash for each in find_bases(context) if first is None or each.run_hash != first.run_hash}
-    return RebuildPlan(table, begins, begin_ts, tuple(sources), end_ts, frozenset(superseded))
 
 
 def rebuild(
@@ -179,7 +75,7 @@ def rebuild(
     and what ``plan_rebuild``, loads and ``ReplaceableMirror.replace`` raise; PolicyStopError also if the old mirror has windows
     that the new one can't have.
     """
-    mirror = _mirror(context, target)
+    mirror = replaceable(context, target)
     mirror.require_replaceable(context.pipeline.name, table)
     with holding_mirror(context.state.leases, mirror.config.place_of(table), "mirror rebuild") as hold:
         return _rebuild(context, mirror, target, table, hold, submit, tell, base, to_ts)
@@ -239,7 +135,7 @@ def build_beside(
 
     Raises what ``plan_rebuild`` and loads raise, and ConfigError if a mirror beside was begun with another base.
     """
-    mirror, plan = _mirror(context, target), plan_rebuild(context, target, table, base, to_ts)
+    mirror, plan = replaceable(context, target), plan_rebuild(context, target, table, base, to_ts)
     _require_same_beginning(mirror, plan)
     _end_replacing(context, mirror, target, table)
     begun_rebuilds.note(context, target, table, plan.begin_ts, is_comparison=is_comparison)
@@ -254,14 +150,14 @@ def abandon(context: ReplayContext, target: str, table: TableName, submit: Submi
 
     Raises PolicyStopError if the new mirror has taken the place of the old one: ``rebuild`` alone ends that. Raises
     LeaseHeldError while a rebuild or a comparison of the mirror runs."""
-    place = _mirror(context, target).config.place_of(table)
+    place = replaceable(context, target).config.place_of(table)
     with holding_mirror(context.state.leases, place, "mirror rebuild --abandon"):
         return remove_beside(context, target, table, submit)
 
 
 def remove_beside(context: ReplayContext, target: str, table: TableName, submit: Submit) -> bool:
     """``abandon``, while the caller holds the mirror."""
-    mirror = _mirror(context, target)
+    mirror = replaceable(context, target)
     _withdraw_swap(context, mirror, table, submit)
     if _has_taken_over(context, mirror, target, table):
         raise PolicyStopError(
@@ -423,7 +319,7 @@ def _submit_following(
         stopped = {(load.window, load.run_hash) for load in beside.stopped_loads(context.pipeline.name, table)}
         if (source.window, source.run_hash) not in stopped:
             raise
-        index = _index(context, source.run_hash)
+        index = read_index(context.artifacts, source.run_hash)
         ddl = ddl_at(context, beside, index, table, source.window.to_ts - 1)
         if ddl.tables != [table]:  # the rows that come with a RENAME are not in the changelogs of this name
             raise
@@ -451,7 +347,7 @@ def _record(
     records = []
     for source in plan.sources:
         run = applied.get((source.window, source.run_hash))
-        index = _index(context, source.run_hash)
+        index = read_index(context.artifacts, source.run_hash)
         if run is not None:
             before, report = _keep_report(context, section, index, run)
         if index.redrives is not None:
@@ -514,80 +410,8 @@ def _require_same_beginning(mirror: ReplaceableMirror[Any], plan: RebuildPlan) -
         )
 
 
-def _begin(
-    context: ReplayContext,
-    table: TableName,
-    windows: Sequence[Coverage],
-    indexes: dict[str, ChangelogIndex],
-    base: str | None,
-    to_ts: int | None,
-) -> tuple[str, int, ChangelogIndex | None] | None:
-    """What a rebuild begins with, for people, the TSO from which on it needs changes, and the base; None if there is nothing."""
-    found = None
-    for each in find_bases(context):
-        is_wanted = each.run_hash.startswith(base) if base is not None else to_ts is None or each.window.to_ts <= to_ts
-        if is_wanted and _has_table(each, table):
-            found = each
-            break
-    if base is not None and found is None:
-        raise ConfigError(
-            f"--dump-base: no complete changelog of a dump begins with {base} and has {table}. List "
-            "them: ticdc-replay changelog list"
-        )
-    if found is not None:
-        text = f"the base {found.run_hash[:12]} of {describe(found.window.from_ts)}"
-        if base is not None:
-            return text, found.window.to_ts, found
-    created = max(
-        (
-            change.commit_ts
-            for record in windows
-            if (index := indexes.get(record.run_hash)) is not None and index.order == "commit_ts"
-            for change in index.changes
-            if change.table == table and any(kind_of(each) == "table_created" for each in change.changes)
-        ),
-        default=0,
-    )
-    if found is not None and found.window.to_ts > created:
-        return text, found.window.to_ts, found
-    if created:
-        return f"the CREATE TABLE of {describe(created)}", created, None
-    return None
-
-
-def _no_beginning(table: TableName, windows: Sequence[Coverage]) -> str:
-    held = (
-        f"The loaded windows begin at {describe(windows[0].window.from_ts)}, and none of their changelogs has its CREATE TABLE: "
-        "rows from before that TSO are missing"
-        if windows
-        else "No window of it is loaded, either"
-    )
-    return (
-        f"{table} can't be built again: no base of it is kept. {held}. Dump the upstream, run `ticdc-replay mirror seed "
-        "--only-base`, and run this command again"
-    )
-
-
-def _lacking(
-    table: TableName, windows: Sequence[Coverage], indexes: dict[str, ChangelogIndex], begin_ts: int
-) -> Iterator[str]:
-    """What is missing of the changes of *table* from *begin_ts* (TSO) on, a line each."""
-    reached = begin_ts
-    for record in windows:
-        window, index = record.window, indexes.get(record.run_hash)
-        if window.from_ts > reached:
-            yield f"no run of {_text(Window(reached, window.from_ts))} is loaded"
-        reached = max(reached, window.to_ts)
-        if index is None:
-            yield f"the changelog of run {record.run_hash[:12]} of {_text(window)} was removed"
-        elif index.order != "commit_ts":
-            yield f"rows of {_text(window)} are ordered by offset, and a rebuild needs their commitTs"
-        elif undecoded(index, [str(table)]):
-            yield f"run {record.run_hash[:12]} of {_text(window)} was decoded for other tables only"
-
-
 def _held_only_by_the_old(table: TableName, runs: Iterable[AppliedRun], to_ts: int | None) -> str:
-    lines = [f"{_text(run.window)} (run {run.run_hash[:12]})" for run in runs]
+    lines = [f"{span(run.window)} (run {run.run_hash[:12]})" for run in runs]
     way_out = (
         "Give a later --to, or leave it out"
         if to_ts is not None
@@ -598,62 +422,3 @@ def _held_only_by_the_old(table: TableName, runs: Iterable[AppliedRun], to_ts: i
         + "\n- ".join(lines)
         + f"\n{way_out}; then run the command again, which goes on where it is"
     )
-
-
-def _text(window: Window) -> str:
-    return f"[{describe(window.from_ts)}, {describe(window.to_ts)})"
-
-
-def _is_base(index: ChangelogIndex | None) -> bool:
-    return index is not None and index.is_base
-
-
-def _has_table(index: ChangelogIndex, table: TableName) -> bool:
-    return table in index.table_names()
-
-
-def _source(index: ChangelogIndex, table: TableName) -> Source:
-    return Source(index.window, index.run_hash, _concerns(index, table), _has_table(index, table))
-
-
-def _concerns(index: ChangelogIndex, table: TableName) -> bool:
-    """Whether the changelog may have anything of *table*: rows, DDL under any spelling or without schema, or DDL of a whole
-    database."""
-    return any(key_of(name) == key_of(table) for name in index.table_names()) or any(
-        not ddl.table or folded(ddl.table) == folded(table.table) for ddl in index.ddl
-    )
-
-
-def _redrives(context: ReplayContext, record: Coverage) -> list[str]:
-    """The re-drives of the run's quarantine that its place holds, oldest first."""
-    found = context.state.quarantine.redrives(context.pipeline.name, record.run_hash)
-    return list(dict.fromkeys(each.redrive_hash for each in found if each.place == record.place))
-
-
-def _read(context: ReplayContext, runs: Sequence[str]) -> Iterator[tuple[str, ChangelogIndex]]:
-    """The changelogs of *runs* that are there."""
-
-    def opened(run_hash: str) -> ChangelogIndex | None:
-        try:
-            return read_index(context.artifacts, run_hash)
-        except ArtifactNotFoundError:
-            return None
-
-    with ThreadPoolExecutor(_REQUESTS, thread_name_prefix="rebuild") as pool:
-        for run_hash, index in zip(runs, pool.map(opened, runs), strict=True):
-            if index is not None:
-                yield run_hash, index
-
-
-def _index(context: ReplayContext, run_hash: str) -> ChangelogIndex:
-    return read_index(context.artifacts, run_hash)
-
-
-def _mirror(context: ReplayContext, name: str) -> ReplaceableMirror[Any]:
-    target = opened_target(context, name)
-    if not isinstance(target, ReplaceableMirror):
-        raise ConfigError(
-            f"{name} ({target.config.description}) can't be built beside itself: drop its table, run `ticdc-replay mirror "
-            "forget`, and seed it or load its windows again"
-        )
-    return target

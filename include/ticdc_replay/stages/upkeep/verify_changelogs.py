@@ -44,7 +44,7 @@ def verify_changelogs(
 
     *submit* runs loads into the mirrors beside; of a lake also the jobs that compare and remove these. The report is kept below
     ``verifications/`` in the artefacts. Raises ConfigError for a target that can't be compared so, PolicyStopError if a rebuild
-    of one has begun, LeaseHeldError while another comparison runs, and what ``rebuild.plan_rebuild`` and loads raise.
+    of one has begun, LeaseHeldError while another comparison runs, and what ``plan_rebuild`` and loads raise.
     """
     mirror = opened_target(context, target)
     if not isinstance(mirror, ComparableMirror) or not isinstance(mirror, ReplaceableMirror):

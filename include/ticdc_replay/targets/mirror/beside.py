@@ -90,7 +90,7 @@ class BesideMirror(KeptMirror[Config], ReplaceableMirror[Config]):
             self._require_replaceable(session, pipeline, swap)
 
     def replace(
-        self, pipeline: str, table: TableName, superseded: Collection[str], needed: Collection[str] = ()
+        self, pipeline: str, table: TableName, superseded: Collection[str], needed: Collection[str]
     ) -> Replaced:
         with self._opened("prepare the indexes of", table) as (session, swap):
             lost: list[str] = []
