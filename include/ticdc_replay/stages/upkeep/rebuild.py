@@ -22,6 +22,7 @@ from ticdc_replay.domain.errors import (
     ConfigError,
     PermanentError,
     PolicyStopError,
+    TicdcReplayError,
     TransientError,
 )
 from ticdc_replay.domain.tables import TableName
@@ -35,7 +36,7 @@ from ticdc_replay.stages.set_aside import is_set_aside
 from ticdc_replay.stages.upkeep import begun_rebuilds
 from ticdc_replay.stages.upkeep.follow import ddl_at, follow_in
 from ticdc_replay.stages.upkeep.mirror_jobs import Submit, needs_job, no_jobs, run_as_job
-from ticdc_replay.stages.upkeep.rebuild_plan import RebuildPlan, Source, plan_rebuild, replaceable, span
+from ticdc_replay.stages.upkeep.rebuild_plan import RebuildPlan, Source, plan_rebuild, replaceable
 from ticdc_replay.stages.window.jobs import write_load_job
 from ticdc_replay.targets.base import AppliedRun, LoadReport, Mirror, ReplaceableMirror, Replaced
 from ticdc_replay.targets.load import open_target
@@ -109,7 +110,7 @@ def _rebuild(
         known = {source.run_hash for source in plan_rebuild(context, target, table, base, to_ts).sources}
         unknown = [run for run in replaced.lacking if run.run_hash not in known]
         if unknown:
-            raise PolicyStopError(_held_only_by_the_old(table, unknown, to_ts))
+            raise _held_only_by_the_old(context, mirror.config.place, table, unknown, to_ts)
         also |= {run.run_hash for run in replaced.lacking}
         tell(f"{table}: {len(replaced.lacking)} windows were loaded meanwhile")
     raise TransientError(
@@ -410,15 +411,42 @@ def _require_same_beginning(mirror: ReplaceableMirror[Any], plan: RebuildPlan) -
         )
 
 
-def _held_only_by_the_old(table: TableName, runs: Iterable[AppliedRun], to_ts: int | None) -> str:
-    lines = [f"{span(run.window)} (run {run.run_hash[:12]})" for run in runs]
-    way_out = (
-        "Give a later --to, or leave it out"
-        if to_ts is not None
-        else "Run `publish` of these runs, so that they are covered"
-    )
-    return (
-        f"the old mirror of {table} has windows that the new one lacks, so it stays:\n- "
-        + "\n- ".join(lines)
-        + f"\n{way_out}; then run the command again, which goes on where it is"
+def _held_only_by_the_old(
+    context: ReplayContext, place: str, table: TableName, runs: Iterable[AppliedRun], to_ts: int | None
+) -> TicdcReplayError:
+    """The error for *runs* that the old mirror has, and that are not part of the plan: it passes once they are published."""
+    pipeline = context.pipeline.name
+    covered = {record.run_hash for record in context.state.coverage.all(pipeline) if record.place == place}
+    stays, passes = [], []
+    for run in runs:
+        name = f"{run.window} (run {run.run_hash[:12]})"
+        try:
+            index = read_index(context.artifacts, run.run_hash)
+        except ArtifactNotFoundError:
+            stays.append(f"{name}: its changelog was removed. Load the window again, with a new run")
+            continue
+        redrives = context.state.quarantine.redrives(pipeline, index.redrives) if index.redrives is not None else []
+        is_published = run.run_hash in covered or any(
+            (each.redrive_hash, each.place) == (run.run_hash, place) for each in redrives
+        )
+        if not is_published:
+            passes.append(name)
+        elif to_ts is not None and run.window.to_ts > to_ts:
+            stays.append(f"{name} ends after --to. Give a later one, or leave it out")
+        elif index.redrives is not None:
+            stays.append(
+                f"{name} brought what the newer run of the window has in quarantine. Re-drive that, or accept its loss"
+            )
+        else:
+            stays.append(f"{name} is not of the tables that are selected now. Load the window again, with a new run")
+    head = f"the old mirror of {table} has windows that the new one lacks, so it stays:\n- "
+    if stays:
+        return PolicyStopError(
+            head + "\n- ".join([*stays, *passes]) + "\nThen run the command again, which goes on where it is"
+        )
+    return TransientError(
+        head
+        + "\n- ".join(passes)
+        + "\nTheir loads are done, and their runs have not ended. Run the command again once they have; if one was killed, start "
+        "it again, which ends it"
     )

@@ -17,6 +17,8 @@ from ticdc_replay.schemas.changes import kind_of
 from ticdc_replay.schemas.ddl.reader import key_of
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.selection import undecoded
+from ticdc_replay.stages.set_aside import set_aside
+from ticdc_replay.stages.upkeep import overlapping_runs
 from ticdc_replay.stages.upkeep.mirrors import opened_target
 from ticdc_replay.stages.window.bases import find_bases
 from ticdc_replay.state.coverage import Coverage
@@ -54,7 +56,8 @@ class RebuildPlan(msgspec.Struct, frozen=True):
     end_ts: int
     """Up to which TSO it has them."""
     superseded: frozenset[str]
-    """Runs that the old mirror may have and the new one does not need: windows have a newer run, or are younger than a base."""
+    """Runs that the old mirror may have and the new one does not need: newer runs, or the changelogs after a base, have their
+    rows."""
 
 
 def replaceable(context: ReplayContext, name: str) -> ReplaceableMirror[Any]:
@@ -75,7 +78,7 @@ def plan_rebuild(
     *to_ts* (TSO), or all that is loaded.
 
     Raises ConfigError for a target that can't be rebuilt, or a *base* that is none of the table; PolicyStopError, which names
-    each missing window, if base and changelogs do not have all changes.
+    the windows, if base and changelogs do not have all changes, or if some that overlap may differ in their rows.
     """
     section = replaceable(context, target).config
     records = [
@@ -91,25 +94,24 @@ def plan_rebuild(
         for record in records
         if any(other.window == record.window and other.generation > record.generation for other in records)
     }
-    # What came out of an older run's quarantine is in the newer run's rows, unless that has set something aside itself.
-    whole = {record.window for record in records if record.run_hash not in superseded and record.quality == "complete"}
-    superseded |= {
-        run
-        for record in records
-        if record.run_hash in superseded and record.window in whole
-        for run in _redrives(context, record)
-    }
     current = sorted(
         (record for record in records if record.run_hash not in superseded),
         key=lambda each: (each.window, each.run_hash),
     )
     indexes = dict(_read(context, [record.run_hash for record in current]))
+    for record in records:
+        if record.run_hash in superseded:
+            newer = [each for each in current if each.window == record.window]
+            superseded |= _redrives_within(context, record, newer, indexes)
     windows = [record for record in current if not _is_base(indexes.get(record.run_hash))]
     begun = _begin(context, table, windows, indexes, base, to_ts)
     if begun is None:
         raise PolicyStopError(_no_beginning(table, windows))
     begins, begin_ts, first = begun
     needed = [record for record in windows if record.window.to_ts > begin_ts]
+    replaced = overlapping_runs.replaced(needed, begin_ts)
+    superseded |= {run for record in replaced for run in (record.run_hash, *_redrives(context, record))}
+    needed = [record for record in needed if record.run_hash not in superseded]
     lacking = list(_lacking(table, needed, indexes, begin_ts))
     if lacking:
         raise PolicyStopError(
@@ -117,6 +119,15 @@ def plan_rebuild(
             + "\n- ".join(lacking)
             + "\nReplay these windows, or begin with a newer base: dump the upstream, run `ticdc-replay mirror seed "
             "--only-base`, and run this command again with the --dump-base that it prints"
+        )
+    mixed = list(overlapping_runs.mixed(context, table, needed, indexes, begin_ts))
+    if mixed:
+        raise PolicyStopError(
+            f"{table} can't be built again from {begins}: of windows that overlap, changelogs may differ in their rows of one "
+            "time, and which of them the mirror has last can't be repeated\n- "
+            + "\n- ".join(mixed)
+            + "\nA run is left out once newer ones have all of its window, and nothing in quarantine. So replay what is named, "
+            "and settle their quarantine; or begin with a newer base"
         )
     sources = [] if first is None else [_source(first, table)]
     for record in needed:
@@ -192,19 +203,14 @@ def _lacking(
     for record in windows:
         window, index = record.window, indexes.get(record.run_hash)
         if window.from_ts > reached:
-            yield f"no run of {span(Window(reached, window.from_ts))} is loaded"
+            yield f"no run of {Window(reached, window.from_ts)} is loaded"
         reached = max(reached, window.to_ts)
         if index is None:
-            yield f"the changelog of run {record.run_hash[:12]} of {span(window)} was removed"
+            yield f"the changelog of run {record.run_hash[:12]} of {window} was removed"
         elif index.order != "commit_ts":
-            yield f"rows of {span(window)} are ordered by offset, and a rebuild needs their commitTs"
+            yield f"rows of {window} are ordered by offset, and a rebuild needs their commitTs"
         elif undecoded(index, [str(table)]):
-            yield f"run {record.run_hash[:12]} of {span(window)} was decoded for other tables only"
-
-
-def span(window: Window) -> str:
-    """*window* with both its times, for people."""
-    return f"[{describe(window.from_ts)}, {describe(window.to_ts)})"
+            yield f"run {record.run_hash[:12]} of {window} was decoded for other tables only"
 
 
 def _is_base(index: ChangelogIndex | None) -> bool:
@@ -231,6 +237,27 @@ def _redrives(context: ReplayContext, record: Coverage) -> list[str]:
     """The re-drives of the run's quarantine that its place holds, oldest first."""
     found = context.state.quarantine.redrives(context.pipeline.name, record.run_hash)
     return list(dict.fromkeys(each.redrive_hash for each in found if each.place == record.place))
+
+
+def _redrives_within(
+    context: ReplayContext, record: Coverage, newer: Sequence[Coverage], indexes: dict[str, ChangelogIndex]
+) -> set[str]:
+    """The re-drives of the older run of *record* that brought nothing but what the *newer* runs of its window have, too."""
+    redrives = _redrives(context, record)
+    aside = {
+        entry.place
+        for each in newer
+        if each.run_hash in indexes and each.quality != "complete"
+        for entry in set_aside(context, indexes[each.run_hash]).open([each.place])
+    }
+    if not redrives or not aside:
+        return set(redrives)
+    return {
+        result.index.run_hash
+        for _, index in _read(context, [record.run_hash])
+        for result in set_aside(context, index).redrives
+        if result.index.run_hash in redrives and not any(map(result.settles, aside))
+    }
 
 
 def _read(context: ReplayContext, runs: Sequence[str]) -> Iterator[tuple[str, ChangelogIndex]]:
