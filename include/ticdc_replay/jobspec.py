@@ -313,6 +313,12 @@ class ReplaceTask(msgspec.Struct, frozen=True, kw_only=True, tag="replace"):
     needed: tuple[str, ...]
 
 
+class CountDeletedTask(msgspec.Struct, frozen=True, kw_only=True, tag="count_deleted"):
+    """Count deleted rows that a mirror keeps (``targets.base.ReplaceableMirror.deleted_before``)."""
+
+    before_ts: int
+
+
 class WithdrawTask(msgspec.Struct, frozen=True, kw_only=True, tag="withdraw"):
     """Take back the swap of a mirror that is decided (``targets.base.ReplaceableMirror.withdraw_swap``)."""
 
@@ -321,7 +327,7 @@ class AbandonTask(msgspec.Struct, frozen=True, kw_only=True, tag="abandon"):
     """Drop what was filled anew of a mirror."""
 
 
-MirrorTask = FollowTask | ReplaceTask | WithdrawTask | AbandonTask
+MirrorTask = FollowTask | ReplaceTask | CountDeletedTask | WithdrawTask | AbandonTask
 
 
 class MirrorJob(msgspec.Struct, frozen=True, kw_only=True, tag="mirror"):
@@ -341,8 +347,8 @@ class MirrorJob(msgspec.Struct, frozen=True, kw_only=True, tag="mirror"):
 
     @property
     def report(self) -> str:
-        """Name below the root of what the task gave, as JSON: ``targets.base.Followed``, ``Replaced``, whether there was
-        anything to abandon, or null."""
+        """Name below the root of what the task gave, as JSON: ``targets.base.Followed``, ``Replaced``, how many rows
+        it counted, whether there was anything to abandon, or null."""
         return f"mirror_tasks/{self.target['name']}/{canonical.hash_of(self)}.json"
 
 

@@ -24,6 +24,13 @@ def rebuild_command(
     to: Annotated[
         str | None, typer.Option("--to", help="Only windows up to this TSO, or ISO 8601 time with a zone")
     ] = None,
+    without_deleted_rows: Annotated[
+        bool,
+        typer.Option(
+            "--without-deleted-rows",
+            help="Also if rows that `deletes: soft` keeps were deleted before the base, and go",
+        ),
+    ] = False,
     abandoned: Annotated[
         bool, typer.Option("--abandon", help="Remove what a rebuild that was given up has left; the mirror stays")
     ] = False,
@@ -46,7 +53,7 @@ def rebuild_command(
                 begun = abandon(context, name, table, run)
                 say(f"{table}: {'removed what was built' if begun else 'nothing was built'}")
                 continue
-            done = rebuild(context, name, table, run, say, base, to_ts)
+            done = rebuild(context, name, table, run, say, base, to_ts, without_deleted_rows=without_deleted_rows)
             for index in done.lost_indexes:
                 tell(f"warning: {done.table}: the new table can't have the index {index}")
             say(f"{done.table} is built again, with all changes up to {tso.describe(done.end_ts)}")

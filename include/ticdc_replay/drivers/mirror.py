@@ -9,7 +9,7 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.drivers.runner import TaskRunner
-from ticdc_replay.jobspec import AbandonTask, FollowTask, MirrorJob, ReplaceTask, WithdrawTask
+from ticdc_replay.jobspec import AbandonTask, CountDeletedTask, FollowTask, MirrorJob, ReplaceTask, WithdrawTask
 from ticdc_replay.schemas.changes import TableChanges
 from ticdc_replay.storage import open_store
 from ticdc_replay.targets.base import Followed, Replaced, StoppingDdl
@@ -19,7 +19,7 @@ from ticdc_replay.targets.load import open_target
 log = logging.getLogger(__name__)
 
 
-def run_mirror(runner: TaskRunner, job: MirrorJob, connections: Connections) -> Followed | Replaced | bool | None:
+def run_mirror(runner: TaskRunner, job: MirrorJob, connections: Connections) -> Followed | Replaced | int | bool | None:
     """Do the task of *job*, and keep what it gave. Raises what the method of the mirror raises, and ConfigError without Spark, or
     if the target is no mirror in a lake."""
     mirror = open_target(read_section(job.target), connections)
@@ -35,7 +35,7 @@ def run_mirror(runner: TaskRunner, job: MirrorJob, connections: Connections) -> 
     return done
 
 
-def _done(mirror: LakeMirror, job: MirrorJob) -> Followed | Replaced | bool | None:
+def _done(mirror: LakeMirror, job: MirrorJob) -> Followed | Replaced | int | bool | None:
     match job.task:
         case FollowTask(commit_ts=commit_ts, changes=changes, selection=selection, dry_run=dry_run):
             decoded = msgspec.json.decode(changes, type=tuple[TableChanges, ...])
@@ -43,6 +43,8 @@ def _done(mirror: LakeMirror, job: MirrorJob) -> Followed | Replaced | bool | No
             return (mirror.how_to_follow if dry_run else mirror.follow)(job.pipeline, ddl)
         case ReplaceTask(superseded=superseded, needed=needed):
             return mirror.replace(job.pipeline, job.table, superseded, needed)
+        case CountDeletedTask(before_ts=before_ts):
+            return mirror.deleted_before(job.table, before_ts)
         case WithdrawTask():
             mirror.withdraw_swap(job.table)
             return None

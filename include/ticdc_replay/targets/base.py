@@ -448,6 +448,10 @@ class ReplaceableMirror(Mirror[Config]):
         """
 
     @abstractmethod
+    def deleted_before(self, table: TableName, before_ts: int) -> int:
+        """How many deleted rows the mirror of *table* keeps, by this section, whose deletes are from before *before_ts* (TSO)."""
+
+    @abstractmethod
     def withdraw_swap(self, table: TableName) -> None:
         """Let no swap of the mirror of *table* be decided. One that ``is_swapping`` shows is taken back, another is done. Raises
         PolicyStopError if the new rows are there, and ``replace`` has still to end that."""

@@ -1,6 +1,7 @@
 """Which runs a rebuild of a mirror takes, if windows were decoded again, overlap, or have just been loaded."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -8,9 +9,10 @@ import psycopg
 import pytest
 
 from tests.integration.snapshot.feed import at
-from tests.support.feeding import EXPECTED, WINDOWS, Feeding
+from tests.support.feeding import EXPECTED, WINDOWS, Feeding, dumped
 from tests.support.mirror_rig import OLD, TABLE, Rig
 from tests.support.open_protocol import columns, ddl, row
+from tests.support.seeds import read_dump, request_of
 from ticdc_replay.domain.errors import PolicyStopError, TransientError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
@@ -154,3 +156,26 @@ def test_a_load_that_is_not_published_yet_is_waited_for(fed: Feeding) -> None:
     publish(fed.rig.context, late[0], ["warehouse"])
     fed.rebuild()
     assert (fed.rows, fed.side) == (EXPECTED, [])
+
+
+def test_deleted_rows_from_before_the_base_go_only_if_a_person_says_so(fed: Feeding, tmp_path: Path) -> None:
+    """Row 2 was deleted before the dump, row 4 after it."""
+    rig = fed.rig
+    rig._declared["targets"][0]["deletes"] = "soft"
+    rig.context.__exit__()
+    rig.context = rig._context()
+    fed.replay(0, 1, 2)
+    rig.send(35, row(at(35), old=columns(4, "four", **OLD)))
+    rig.resolved(40, 41)
+    rig.replay(at(30), at(40))
+    deleted = "SELECT id FROM s.t WHERE _is_deleted ORDER BY id"
+    fed.rebuild()
+    assert fed.database.rows(deleted) == [(2,), (4,)], "from the CREATE TABLE on nothing is lost"
+    rows = [(b"1", b"uno", None), (b"3", b"three", None), (b"4", b"four", None)]
+    read_dump(rig.context, request_of(dumped(tmp_path / "dump", at(28), *rows)))
+    with pytest.raises(PolicyStopError, match=r"and 1 of them were deleted before the base .* --without-deleted-rows"):
+        fed.rebuild()
+    assert (fed.database.rows(deleted), fed.side) == ([(2,), (4,)], [])
+    fed.rebuild(without_deleted_rows=True)
+    assert fed.database.rows(deleted) == [(4,)]
+    fed.rebuild()

@@ -28,7 +28,7 @@ from ticdc_replay.domain.errors import (
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.domain.window import Window
-from ticdc_replay.jobspec import AbandonTask, LoadJob, ReplaceTask, Series, WithdrawTask
+from ticdc_replay.jobspec import AbandonTask, CountDeletedTask, LoadJob, ReplaceTask, Series, WithdrawTask
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.leases import Hold, holding_mirror
 from ticdc_replay.stages.load.publish import coverage_of, last_load
@@ -68,18 +68,20 @@ def rebuild(
     tell: Tell,
     base: str | None = None,
     to_ts: int | None = None,
+    *,
+    without_deleted_rows: bool = False,
 ) -> Rebuilt:
     """Build the mirror of *table* in *target* again as ``plan_rebuild`` has it, and let it take the place of the old one.
 
     *submit* runs loads, *tell* shows progress. Until the swap the old mirror is as it was, and loads into it go on. Safe to
     repeat: what is loaded is not loaded again. Raises LeaseHeldError while another rebuild or a comparison of the mirror runs,
     and what ``plan_rebuild``, loads and ``ReplaceableMirror.replace`` raise; PolicyStopError also if the old mirror has windows
-    that the new one can't have.
+    that the new one can't have, or, but for *without_deleted_rows*, deleted rows (``deletes: soft``) from before its beginning.
     """
     mirror = replaceable(context, target)
     mirror.require_replaceable(context.pipeline.name, table)
     with holding_mirror(context.state.leases, mirror.config.place_of(table), "mirror rebuild") as hold:
-        return _rebuild(context, mirror, target, table, hold, submit, tell, base, to_ts)
+        return _rebuild(context, mirror, target, table, hold, submit, tell, base, to_ts, without_deleted_rows)
 
 
 def _rebuild(
@@ -92,22 +94,25 @@ def _rebuild(
     tell: Tell,
     base: str | None,
     to_ts: int | None,
+    without_deleted_rows: bool,
 ) -> Rebuilt:
     """``rebuild``, while *hold* keeps others away."""
     also: set[str] = set()
     for _ in range(_ROUNDS):
+        plan = plan_rebuild(context, target, table, base, to_ts)
         if _has_taken_over(context, mirror, target, table):  # in an attempt that broke after it, or by a load
             _clear(context, mirror, table, submit)
-            return _end(context, mirror, target, plan_rebuild(context, target, table, base, to_ts))
-        if mirror.is_swapping(table):  # since an attempt that broke, and nothing is built before it has ended
-            plan = plan_rebuild(context, target, table, base, to_ts)
-        else:
-            plan = build_beside(context, target, table, submit, tell, base, to_ts, also)
+            return _end(context, mirror, target, plan)
+        if not mirror.is_swapping(table):  # since an attempt that broke, and nothing is built before it has ended
+            if not without_deleted_rows:
+                _refuse_to_lose_deleted_rows(context, mirror, plan, submit)
+            build_beside(context, mirror, target, plan, submit, tell, also)
         hold.verify()
         replaced = _replace(context, mirror, target, plan, submit)
         if not replaced.lacking:
             return _end(context, mirror, target, plan, replaced.lost)
-        known = {source.run_hash for source in plan_rebuild(context, target, table, base, to_ts).sources}
+        now = plan_rebuild(context, target, table, base, to_ts)
+        known = now.superseded.union(source.run_hash for source in now.sources)
         unknown = [run for run in replaced.lacking if run.run_hash not in known]
         if unknown:
             raise _held_only_by_the_old(context, mirror.config.place, table, unknown, to_ts)
@@ -121,28 +126,25 @@ def _rebuild(
 
 def build_beside(
     context: ReplayContext,
+    mirror: ReplaceableMirror[Any],
     target: str,
-    table: TableName,
+    plan: RebuildPlan,
     submit: Submit,
     tell: Tell,
-    base: str | None = None,
-    to_ts: int | None = None,
     also: Collection[str] = (),
     *,
     is_comparison: bool = False,
-) -> RebuildPlan:
-    """Bring what ``plan_rebuild`` plans into a mirror of *table* beside that of *target*, which the caller holds; the plan. Safe
-    to repeat. Runs of *also* are loaded although they seem to have nothing of the table. *is_comparison*: no rebuild needs it.
+) -> None:
+    """Bring what *plan* has into a mirror beside *mirror*, of *target*, which the caller holds. Safe to repeat. Runs of *also*
+    are loaded although they seem to have nothing of the table. *is_comparison*: no rebuild needs it.
 
-    Raises what ``plan_rebuild`` and loads raise, and ConfigError if a mirror beside was begun with another base.
+    Raises what loads raise, and ConfigError if a mirror beside was begun with another base.
     """
-    mirror, plan = replaceable(context, target), plan_rebuild(context, target, table, base, to_ts)
     _require_same_beginning(mirror, plan)
-    _end_replacing(context, mirror, target, table)
-    begun_rebuilds.note(context, target, table, plan.begin_ts, is_comparison=is_comparison)
-    tell(f"{table}: from {plan.begins} to {describe(plan.end_ts)}, {len(plan.sources)} changelogs")
+    _end_replacing(context, mirror, target, plan.table)
+    begun_rebuilds.note(context, target, plan.table, plan.begin_ts, is_comparison=is_comparison)
+    tell(f"{plan.table}: from {plan.begins} to {describe(plan.end_ts)}, {len(plan.sources)} changelogs")
     _load(context, mirror, target, plan, submit, tell, also)
-    return plan
 
 
 def abandon(context: ReplayContext, target: str, table: TableName, submit: Submit = no_jobs) -> bool:
@@ -204,6 +206,24 @@ def _has_taken_over(context: ReplayContext, mirror: ReplaceableMirror[Any], targ
         and not mirror.applied_beside(table)
         and bool(mirror.applied(table))
     )
+
+
+def _refuse_to_lose_deleted_rows(
+    context: ReplayContext, mirror: ReplaceableMirror[Any], plan: RebuildPlan, submit: Submit
+) -> None:
+    """Raise PolicyStopError if the old mirror keeps deleted rows that nothing of *plan* has."""
+    table = plan.table
+    if mirror.config.deletes != "soft":
+        return
+    if needs_job(mirror.config):
+        count = run_as_job(context, mirror.config, table, CountDeletedTask(before_ts=plan.begin_ts), int, submit)
+    else:
+        count = mirror.deleted_before(table, plan.begin_ts)
+    if count:
+        raise PolicyStopError(
+            f"{table} keeps deleted rows (`deletes: soft`), and {count:,} of them were deleted before {plan.begins}: a rebuild "
+            "from there does not have them. Begin with an older base (--dump-base), or let them go: --without-deleted-rows"
+        )
 
 
 def _replace(

@@ -23,6 +23,7 @@ from ticdc_replay.stages.upkeep import begun_rebuilds
 from ticdc_replay.stages.upkeep.mirror_jobs import Submit
 from ticdc_replay.stages.upkeep.mirrors import opened_target
 from ticdc_replay.stages.upkeep.rebuild import Tell, build_beside, remove_beside
+from ticdc_replay.stages.upkeep.rebuild_plan import plan_rebuild
 from ticdc_replay.stages.upkeep.verification import Verification
 from ticdc_replay.stages.upkeep.verify import chosen_tables, compared
 from ticdc_replay.targets.base import ReplaceableMirror
@@ -97,8 +98,9 @@ class _Table:
 
     def _compared(self, submit: Submit) -> TableVerification:
         context, table = self._context, self._table
-        plan = build_beside(context, self._target, table, submit, self._tell, is_comparison=True)
         assert isinstance(self._mirror, ReplaceableMirror), "a mirror that can be built beside itself"
+        plan = plan_rebuild(context, self._target, table)
+        build_beside(context, self._mirror, self._target, plan, submit, self._tell, is_comparison=True)
         at = plan.end_ts - 1
         self._tell(f"{table} as of {describe(at)}")
         job = VerifyJob(

@@ -27,6 +27,7 @@ from ticdc_replay.targets.mirror.followable import FollowableMirror
 from ticdc_replay.targets.mirror.load import DatabaseMirror
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan, target_of
+from ticdc_replay.targets.mirror.planning.tables import TableState
 from ticdc_replay.targets.mirror.session import Session
 from ticdc_replay.targets.mirror.staging import StageResult, StageTask
 from ticdc_replay.targets.sql import Sql
@@ -56,6 +57,10 @@ class LakeMirror(
     @property
     def destination(self) -> LakeDestination:
         return LakeDestination(self._address, self.dialect, self.config.deletes == "soft")
+
+    def marker_in(self, state: TableState | None) -> str | None:
+        """As configured: the ledger of a lake does not know."""
+        return self.config.deleted_column if self.config.deletes == "soft" else None
 
     @property
     def writers(self) -> int:
@@ -108,15 +113,14 @@ class LakeMirror(
 
     def mirror_of(self, table: TableName) -> MirrorTable | None:
         """Of a table that a person made, which does not say what its key is, the ledger's."""
-        mirror, config = super().mirror_of(table), self.config
+        mirror = super().mirror_of(table)
         if mirror is None:
             return None
         found, state = mirror.found, mirror.state
         if found is not None and not found.primary_key:
             key = tuple(sorted(name for name, known in state.columns.items() if known.in_key))
             found = msgspec.structs.replace(found, primary_key=key)
-        marker = config.deleted_column if config.deletes == "soft" else None
-        state = msgspec.structs.replace(state, deleted_column=marker)
+        state = msgspec.structs.replace(state, deleted_column=self.marker_in(state))
         return msgspec.structs.replace(mirror, found=found, state=state)
 
     @contextmanager

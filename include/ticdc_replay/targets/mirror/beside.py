@@ -15,11 +15,11 @@ from ticdc_replay.domain.errors import TargetMismatchError, TransientError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.targets.base import AppliedRun, ReplaceableMirror, Replaced
 from ticdc_replay.targets.mirror import marks
+from ticdc_replay.targets.mirror.following import FollowingSession
 from ticdc_replay.targets.mirror.ledger import SwappingLedger
 from ticdc_replay.targets.mirror.planning import differences
 from ticdc_replay.targets.mirror.planning.table_plan import target_of, tombstones_of
 from ticdc_replay.targets.mirror.planning.tables import Relation, TableState
-from ticdc_replay.targets.mirror.session import Session
 from ticdc_replay.targets.mirror.upkeep import Config, KeptMirror
 
 SIDE_SCHEMA = "ticdc_rebuild_"
@@ -36,7 +36,7 @@ class Swap(msgspec.Struct, frozen=True):
     place: str
 
 
-class SwappingSession(Session):
+class SwappingSession(FollowingSession):
     """A session that can swap mirrors."""
 
     ledger: SwappingLedger
@@ -76,6 +76,10 @@ class BesideMirror(KeptMirror[Config], ReplaceableMirror[Config]):
         target = self._target(table)
         digest = hashlib.sha256(f"{target.schema}.{target.table}".encode()).hexdigest()[:12]
         return self.config.model_copy(update={"db_schema": f"{SIDE_SCHEMA}{digest}"})
+
+    def marker_in(self, state: TableState | None) -> str | None:
+        """The column in which the mirror of *state* marks deleted rows; None if it has none, or is to have none."""
+        return state.deleted_column if state is not None and self.config.marker is not None else None
 
     def applied(self, table: TableName) -> tuple[AppliedRun, ...]:
         with self._opened("look up the loads of", table) as (session, swap):
@@ -122,6 +126,15 @@ class BesideMirror(KeptMirror[Config], ReplaceableMirror[Config]):
                 session.swap(swap)
                 self._clear(session, swap.new.schema)
         return Replaced(str(swap.old), new.floor_ts, tuple(lacking), tuple(lost))
+
+    def deleted_before(self, table: TableName, before_ts: int) -> int:
+        with self._opened("count the deleted rows of", table) as (session, swap):
+            marker = self.marker_in(session.ledger.state_of(swap.old))
+            if marker is None or session.find_table(swap.old) is None:
+                return 0
+            is_older = f"{session.quoted(self.config.commit_ts_column)} < {before_ts}"
+            name = session.name_of(swap.old)
+            return session.number(f"SELECT count(*) FROM {name} WHERE {session.quoted(marker)} AND {is_older}")
 
     def withdraw_swap(self, table: TableName) -> None:
         with self._opened("look for a swap of", table) as (session, swap):

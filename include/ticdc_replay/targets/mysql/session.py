@@ -12,7 +12,6 @@ from ticdc_replay.mysql_protocol import identifier
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.mirror.begun_changes import BegunChange, as_if_ended
 from ticdc_replay.targets.mirror.beside import Swap, SwappingSession
-from ticdc_replay.targets.mirror.following import FollowingSession
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import (
     ChangeType,
@@ -48,7 +47,7 @@ from ticdc_replay.targets.mysql.tables import (
 log = logging.getLogger(__name__)
 
 
-class MysqlSession(FollowingSession, SwappingSession):
+class MysqlSession(SwappingSession):
     """Statements on *connection* to *server*, which errors call *conn_id*."""
 
     ledger: MysqlLedger

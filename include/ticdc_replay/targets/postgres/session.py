@@ -11,7 +11,6 @@ from psycopg import sql
 from ticdc_replay.domain.errors import CommitStateUnknownError
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.mirror.beside import Swap, SwappingSession
-from ticdc_replay.targets.mirror.following import FollowingSession
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import FoundTable, MirrorStep, Observed, Relation
 from ticdc_replay.targets.mirror.session import Merged
@@ -33,7 +32,7 @@ from ticdc_replay.targets.postgres.tables import (
 )
 
 
-class PostgresSession(FollowingSession, SwappingSession):
+class PostgresSession(SwappingSession):
     """Statements on *connection*, which errors call *conn_id*."""
 
     in_one_transaction: ClassVar[bool] = True
