@@ -3,6 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -243,3 +244,29 @@ def test_many_rows_of_the_mirror_in_a_gap_of_the_source_are_few_statements(
     assert (found.extra >= 100, found.unexamined > 0) == (True, True)
     assert source.statements < 50
     assert mirror.statements < 100, "until so many rows are found as are listed"
+
+
+@pytest.mark.parametrize(
+    ("keys", "steps"),
+    [
+        (range(1, 1_000), 3),  # of the first two ranges, and of the last
+        (range(1, 1_000, 3), 4),  # ranges that are a third empty are no good guess
+        (range(2**31 - 1_000, 2**31), 3),  # beyond the last number of the type, no guess
+    ],
+)
+def test_the_ends_of_ranges_are_counted_where_numbers_follow_each_other(keys: range, steps: int) -> None:
+    class Stepping(Table):
+        steps = 0
+
+        def step(self, part: Range, rows: int) -> Key | None:
+            self.steps += 1
+            return super().step(part, rows)
+
+    rows = dict.fromkeys(keys, "a")
+    source = Stepping(rows)
+    kept: list[Progress] = []
+    found = Comparison(source, Table(rows), COLUMNS, [0], 5, Pace(1.0, 100)).run(Progress(), kept.append)
+    assert (found.is_equal, found.source_rows) == (True, len(rows))
+    counts = [each.findings.source_rows for each in kept]
+    assert max(after - before for before, after in pairwise([0, *counts])) <= 100
+    assert source.steps == steps
