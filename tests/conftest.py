@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from tests.support.draw import is_drawn, kinds
+from tests.support.draw import drawn, kinds
 from tests.support.examples import NIGHTLY, load_profile
 from tests.support.packages import ACME_LINES, install
 from tests.support.waiting import PATIENCE_S
@@ -66,10 +66,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     runs."""
     if NIGHTLY or config.getoption("markexpr") == "matrix":
         return
-    seed = config.getoption("randomly_seed", None)
-    runs = {item: not item.get_closest_marker("nightly") and is_drawn(item, seed) for item in items}
-    config.hook.pytest_deselected(items=[item for item in items if not runs[item]])
-    items[:] = [item for item in items if runs[item]]
+    by_day = [item for item in items if not item.get_closest_marker("nightly")]
+    run = drawn(by_day, config.getoption("randomly_seed", None))
+    kept = set(run)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = run
 
 
 class MakeTopic(Protocol):

@@ -97,7 +97,7 @@ def wait_for_the_end_of(seen):
     wait_for(f"the end of {len(seen)} processes", lambda: not running(seen), pause_s=0.5)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.nightly)])
 def test_however_it_is_stopped_nothing_of_it_runs_on(tmp_path, number):
     demo = start(tmp_path)
     _, seen = read_until(demo, "Publish the sample")  # Airflow is starting at this moment

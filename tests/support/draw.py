@@ -4,29 +4,59 @@ So each has its turn, and a run is repeated with its seed (``--randomly-seed``).
 pytest-randomly (``-p no:randomly``).
 """
 
+import re
 import zlib
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import ClassVar
 
 import pytest
 
-_OF_LAKES = {"iceberg": 8, "delta": 80}
+_OF_LAKES = {"iceberg": 12, "delta": 80}
 """Of how many tests of lake tables in tests/integration one runs: Spark takes a second for a statement."""
-_FILES = {
-    "tests/spark/test_cluster.py": 4,
-    "tests/spark/test_connect_lakes.py": 3,
-    "tests/spark/test_replay_beside_deletion.py": 3,
-    "tests/spark/test_reread.py": 2,
-}
-"""Of how many runs one has the file."""
+_TURNS = (
+    ("tests/airflow/test_replay.py",),
+    (
+        "tests/airflow/test_new_protocol.py",
+        "tests/spark/test_exchange.py",
+        "tests/spark/test_reread.py",
+        "tests/spark/test_secrets.py",
+        "tests/spark/test_seed.py",
+    ),
+    (
+        "tests/airflow/test_page_access.py",
+        "tests/airflow/test_verify.py",
+        "tests/spark/test_cluster.py",
+        "tests/spark/test_connect_lakes.py",
+        "tests/spark/test_replay_beside_deletion.py",
+        "tests/spark/test_submit.py",
+    ),
+)
+"""Dear files: a run has those of one line, which take about three minutes of processor time."""
+_DATABASE = re.compile(r"(?<=[\[-])(?:mysql|postgres)(?=[]-])")
+"""Of two tests that differ in the kind of database alone, one runs."""
 
 
-def is_drawn(item: pytest.Item, seed: int | None) -> bool:
-    """Whether the test runs."""
+def drawn(items: Sequence[pytest.Item], seed: int | None) -> list[pytest.Item]:
+    """Those of *items* that run."""
+    if seed is None:
+        return list(items)
+    twins: dict[str, list[str]] = defaultdict(list)
+    for item in items:
+        twins[_DATABASE.sub("*", item.nodeid)].append(item.nodeid)
+    chosen = {sorted(ids)[_number(seed, name) % len(ids)] for name, ids in twins.items()}
+    return [item for item in items if item.nodeid in chosen and _has_turn(item, seed)]
+
+
+def _has_turn(item: pytest.Item, seed: int) -> bool:
     file = item.nodeid.partition("::")[0]
-    name, one_in = file, _FILES.get(file, 1)
     if file.startswith("tests/integration/"):
-        name, one_in = item.nodeid, max((_OF_LAKES.get(kind, 1) for kind in kinds(item)), default=1)
-    return seed is None or zlib.crc32(f"{seed} {name}".encode()) % one_in == 0
+        return _number(seed, item.nodeid) % max((_OF_LAKES.get(kind, 1) for kind in kinds(item)), default=1) == 0
+    return all(file not in files for turn, files in enumerate(_TURNS) if turn != seed % len(_TURNS))
+
+
+def _number(seed: int, name: str) -> int:
+    return zlib.crc32(f"{seed} {name}".encode())
 
 
 def kinds(item: pytest.Item) -> set[str]:
