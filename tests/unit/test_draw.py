@@ -1,0 +1,43 @@
+"""What a run of the tests leaves out, another run has."""
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from tests.support.draw import drawn
+
+TWINS = "tests/integration/targets/test_a.py::test_b[{}-x]"
+IDS = (
+    "tests/unit/test_a.py::test_b",
+    "tests/integration/targets/test_a.py::test_b[mysql-alone]",
+    TWINS.format("mysql"),
+    TWINS.format("postgres"),
+    "tests/integration/targets/test_lake_a.py::test_b",
+    "tests/airflow/test_replay.py::test_a",
+    "tests/airflow/test_replay.py::test_b",
+    "tests/spark/test_secrets.py::test_a",
+    "tests/spark/test_cluster.py::test_a",
+)
+
+
+def ids(seed: int | None) -> list[str]:
+    items = [cast(pytest.Item, SimpleNamespace(nodeid=name)) for name in IDS]
+    return [item.nodeid for item in drawn(items, seed)]
+
+
+def test_without_a_seed_all_tests_run() -> None:
+    assert ids(None) == list(IDS)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_run_has_one_of_two_twins_one_group_of_dear_files_and_all_other_tests(seed: int) -> None:
+    found = ids(seed)
+    assert found == ids(seed)
+    assert set(IDS[:2]) <= set(found)
+    assert sum("[mysql-x]" in name or "[postgres-x]" in name for name in found) == 1
+    assert [name for name in IDS[5:] if name in found] in (list(IDS[5:7]), [IDS[7]], [IDS[8]])
+
+
+def test_some_run_has_each_test() -> None:
+    assert {name for seed in range(100) for name in ids(seed)} == set(IDS)
