@@ -1,7 +1,7 @@
 """How the definitions of tables changed over time: which one holds at a commitTs."""
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -95,6 +95,10 @@ class SchemaHistory:
             return spans[-1][1]
         at = bisect_left(spans, commit_ts, key=_start)
         return spans[at - 1][1] if at else None
+
+    def all_known(self, schema: str, table: str) -> Iterator[KnownTable]:
+        """All that was ever known of a table."""
+        return (known for _, known in self._spans_of(schema, table) if known is not None)
 
     def is_one_span(self, schema: str, table: str, first_ts: int, last_ts: int) -> bool:
         """Whether the same is known of a table for all rows from *first_ts* to *last_ts* (TSO)."""

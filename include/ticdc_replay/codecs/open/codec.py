@@ -80,6 +80,7 @@ class OpenCodec(Codec):
         self._room = decompressed_max_bytes
         self._key_only_deletes = changefeed.delete_only_output_handle_key_columns
         self._rows = RowReader(
+            schemas.history,
             output_old_value=changefeed.output_old_value,
             only_output_updated_columns=changefeed.only_output_updated_columns,
         )
@@ -145,7 +146,7 @@ class OpenCodec(Codec):
                 large, reference = LargeMessage.CLAIM_CHECK, Reference(head.ccl, object_name(head.ccl))
             elif head.ohk:
                 large = LargeMessage.HANDLE_KEY_ONLY
-            operation, after, before, unknown, lossy = self._rows.read(schema, table, large is not None, value)
+            operation, after, before, unknown, lossy = self._rows.read(schema, table, head.ts, large is not None, value)
             partial = large is not None or (
                 self._key_only_deletes
                 and operation is Operation.DELETE

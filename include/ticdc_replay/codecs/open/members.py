@@ -6,14 +6,16 @@ takes some 30 µs a row, so rows whose form is known go through ``compiled`` ins
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from ticdc_replay.codecs.errors import MessageError
 from ticdc_replay.codecs.members import Object, as_object, pairs_decoder
-from ticdc_replay.codecs.open.values import OpenCellKind, cell_kind
+from ticdc_replay.codecs.open.values import OpenCellKind, cell_kind, flags_of
 from ticdc_replay.domain.limits import is_unicode
+from ticdc_replay.domain.tables import Column, folded
 from ticdc_replay.domain.withheld import withheld
 
 _LONE_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
@@ -21,11 +23,18 @@ _NEGATIVE_ZERO = object()
 """``-0``: an integer for JSON, a float with a sign for the column."""
 
 
+Declared = Mapping[str, Column]
+"""The columns that a table's definition has, by their folded names."""
+
+
 class Cell(NamedTuple):
     """One column object of a row: its type code, flags, whether ``h`` marks it, and its wire value."""
 
     code: int
     flags: int
+    meant: int
+    """The flags that count: those that the definition gives where there are none. New TiCDC keeps the flags of a table while
+    its DDL passes by another node, or names the table and not its partitions: a column that it added or renamed has 0 then."""
     is_handle_key: bool
     kind: OpenCellKind
     value: Any
@@ -41,16 +50,16 @@ class Members(NamedTuple):
     """Type code and flags of columns whose members stand in ``p`` without their names: a bug of new TiCDC."""
 
 
-def read(value: bytes) -> Members:
-    """The images of the row in *value*. Raises MessageError."""
+def read(value: bytes, declared: Declared) -> Members:
+    """The images of the row in *value*, with the columns *declared* as far as they are known. Raises MessageError."""
     members = dict(as_object(_parse(value), "the value"))
-    u = _image(members["u"], "u") if "u" in members else None
-    d = _image(members["d"], "d") if "d" in members else None
+    u = _image(members["u"], "u", declared) if "u" in members else None
+    d = _image(members["d"], "d", declared) if "d" in members else None
     p: dict[str, Cell] | None = None
     loose: tuple[tuple[int, int], ...] = ()
     if "p" in members:
         columns = as_object(members["p"], "p")
-        p = _image(tuple(pair for pair in columns if isinstance(pair[1], tuple)), "p")
+        p = _image(tuple(pair for pair in columns if isinstance(pair[1], tuple)), "p", declared)
         loose = _loose(tuple(pair for pair in columns if not isinstance(pair[1], tuple)))
     return Members(u or None, p, d or None, loose)
 
@@ -84,11 +93,11 @@ def _real(text: str) -> float:
 _DECODER = pairs_decoder(parse_int=_integer, parse_float=_real)
 
 
-def _image(value: Any, member: str) -> dict[str, Cell]:
-    return {name: _cell(name, column, member) for name, column in dict(as_object(value, member)).items()}
+def _image(value: Any, member: str, declared: Declared) -> dict[str, Cell]:
+    return {name: _cell(name, column, member, declared) for name, column in dict(as_object(value, member)).items()}
 
 
-def _cell(name: str, value: Any, member: str) -> Cell:
+def _cell(name: str, value: Any, member: str, declared: Declared) -> Cell:
     where = f"column {name!r} of {member}"
     if not is_unicode(name):
         raise MessageError("bad_value", f"{where}: the name is not UTF-8")
@@ -100,10 +109,12 @@ def _cell(name: str, value: Any, member: str) -> Cell:
         raise MessageError("bad_value", f"{where}: h must be true")
     if "v" not in column:
         raise MessageError("bad_value", f"{where} has no v")
-    kind = cell_kind(code, flags)
+    defined = declared.get(folded(name)) if flags == 0 else None
+    meant = flags if defined is None else flags_of(code, defined)
+    kind = cell_kind(code, meant)
     if kind is None:
         raise MessageError("unknown_column_type", f"{where} has the type code {code}, flags {flags}")
-    return Cell(code, flags, handle, kind, _wire_value(column["v"], kind, where))
+    return Cell(code, flags, meant, handle, kind, _wire_value(column["v"], kind, where))
 
 
 def _wire_value(value: Any, kind: OpenCellKind, where: str) -> Any:

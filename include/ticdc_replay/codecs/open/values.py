@@ -11,11 +11,15 @@ from ticdc_replay.codecs import text_forms
 from ticdc_replay.codecs.neutral import MAX_UINT64, Arrow, Float32, Neutral, as_they_are, in_64_bits, integer, texts
 from ticdc_replay.codecs.open.go_quote import unquote_all, unquoted_array
 from ticdc_replay.codecs.text_forms import ARROWS, utf8_array
-from ticdc_replay.domain.column_types import BaseType, ColumnType, integer_range
+from ticdc_replay.domain.column_types import BINARY_TYPES, BaseType, ColumnType, integer_range
+from ticdc_replay.domain.tables import Column
+from ticdc_replay.schemas.resolve import agree
 
 FLAG_BINARY = 0x01
 FLAG_NULLABLE = 0x40
 FLAG_UNSIGNED = 0x80
+FLAGS_OF_KIND = FLAG_BINARY | FLAG_UNSIGNED
+"""Those that say how cells are read."""
 
 
 class OpenCellKind(NamedTuple):
@@ -33,7 +37,16 @@ class OpenCellKind(NamedTuple):
 
 def cell_kind(code: int, flags: int) -> OpenCellKind | None:
     """How cells of the type *code* with *flags* are read; None for a code that Open Protocol does not have."""
-    return _KINDS.get((code, flags & (FLAG_BINARY | FLAG_UNSIGNED)))
+    return _KINDS.get((code, flags & FLAGS_OF_KIND))
+
+
+def flags_of(code: int, column: Column) -> int:
+    """The flags that count for cells of *column*, whose type code is *code*; 0 where a column with this code is another."""
+    type_ = column.type
+    flags = FLAG_BINARY if type_.base in BINARY_TYPES else 0
+    flags |= (FLAG_UNSIGNED if type_.unsigned else 0) | (FLAG_NULLABLE if column.nullable else 0)
+    kind = cell_kind(code, flags)
+    return flags if kind is not None and agree(type_, kind.type) else 0
 
 
 def _number_kinds() -> dict[tuple[int, int], OpenCellKind]:

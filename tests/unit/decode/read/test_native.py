@@ -52,6 +52,36 @@ def test_captures_give_the_same_files(write: Callable[..., Written], captures: C
     assert taken > 10 or "handle-key-only" in capture.variant or "large" in capture.variant
 
 
+def test_columns_without_flags_are_read_as_the_definition_of_their_time_says(write: Callable[..., Written]) -> None:
+    added = "ALTER TABLE t ADD COLUMN b varbinary(20) NOT NULL, ADD COLUMN u bigint unsigned"
+    again = "ALTER TABLE t DROP COLUMN b, ADD COLUMN b varchar(20) NOT NULL"
+    history = SchemaHistory().with_ddls([
+        DdlEvent(0, 1, "s", "t", "CREATE TABLE t (id bigint PRIMARY KEY) PARTITION BY HASH(id) PARTITIONS 3", 3),
+        DdlEvent(0, 5, "s", "t", added, 5),
+        DdlEvent(0, 100, "s", "t", again, 61),
+    ])  # fmt: skip
+    messages = [
+        open_protocol.message(
+            [
+                open_protocol.row(
+                    at,
+                    new={
+                        "id": {"t": 8, "h": True, "f": 11, "v": at},
+                        "b": {"t": 15, "f": 0, "v": "a\\x00"},
+                        "u": {"t": 8, "f": 0, "v": (1 << 64) - at},
+                    },
+                    ptn=180,
+                )
+            ],
+            at,
+        )
+        for at in (*range(10, 30), *range(110, 130))
+    ]
+    changefeed = Changefeed(protocol="open-protocol", topic="topic", timezone="UTC")
+    written = both(write, messages, changefeed, history)
+    assert (written.taken, written.result.quarantine_reasons) == (40, {})
+
+
 @pytest.mark.parametrize("archive", ["canal-json", "open"])
 def test_a_window_and_a_table_filter_leave_the_same_rows_out(
     write: Callable[..., Written], captures: CaptureSets, archive: str
