@@ -18,20 +18,22 @@ from typing import Any
 
 import msgspec
 
+from ticdc_replay.changefeed import known_options
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changefeed.sink_uri import from_sink_uri
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.messages import RawMessage
 
-_TOML_KEYS = {
-    "delete-only-output-handle-key-columns": "sink.delete-only-output-handle-key-columns",
-    "force-replicate": "force-replicate",
-    "integrity-check-level": "integrity.integrity-check-level",
-    "output-raw-change-event": "sink.kafka-config.output-raw-change-event",
-    "sink.open.output-old-value": "sink.open.output-old-value",
+_OF_ALL_TABLES = {"partition-rule": "partition", "topic-rule": "topic"}
+"""Settings that are not TiCDC's: members of a dispatcher rule for all tables."""
+_KEYS = known_options.KEYS | {
+    "integrity.integrity-check-level",
+    "integrity.corruption-handle-level",
+    "sink.column-selectors",
+    "sink.dispatchers",
+    "sink.kafka-config.glue-schema-registry-config",
+    "sink.kafka-config.large-message-handle",
 }
-_GLUE = "glue-schema-registry-config"
-_LARGE_MESSAGE_KEY = "sink.kafka-config.large-message-handle"
 
 
 class _Meta(msgspec.Struct):
@@ -120,15 +122,29 @@ class Capture:
 
 
 def changefeed_toml(settings: dict[str, Any], where: str) -> str:
-    """The TOML of a changefeed with *settings*, as ``meta.json`` has them. Raises ConfigError that names *where*."""
-    lines = [f"{_TOML_KEYS[name]} = {json.dumps(value)}" for name, value in settings.items() if name in _TOML_KEYS]
-    large = settings.get("large-message-handle", {})
-    lines += [f"{_LARGE_MESSAGE_KEY}.{name} = {json.dumps(value)}" for name, value in large.items()]
-    rules = {"partition": settings.get("partition-rule", ""), "topic": settings.get("topic-rule", "")}
-    glue = settings.get(_GLUE, {})
-    lines += [f"sink.kafka-config.{_GLUE}.{name} = {json.dumps(value)}" for name, value in glue.items()]
-    unknown = settings.keys() - _TOML_KEYS.keys() - {"large-message-handle", "partition-rule", "topic-rule", _GLUE}
+    """The TOML of a changefeed with *settings*, as ``meta.json`` has them: by their names in TOML, or the last parts of those,
+    beside a ``partition-rule`` and a ``topic-rule`` for all tables. Raises ConfigError that names *where*."""
+    rule = [f"{key} = {_toml(settings[name])}" for name, key in _OF_ALL_TABLES.items() if settings.get(name)]
+    keys = {name: _toml_key(name) for name in settings.keys() - _OF_ALL_TABLES}
+    unknown = sorted(name for name, key in keys.items() if key is None)
     if unknown:
-        raise ConfigError(f"{where}: replica_config has unknown settings {', '.join(sorted(unknown))}")
-    rule = ", ".join(f"{name} = {json.dumps(value)}" for name, value in rules.items() if value)
-    return "\n".join([*lines, f'sink.dispatchers = [{{matcher = ["*.*"], {rule}}}]' if rule else ""])
+        raise ConfigError(f"{where}: replica_config has unknown settings {', '.join(unknown)}")
+    lines = [f"{keys[name]} = {_toml(value)}" for name, value in settings.items() if name in keys and value is not None]
+    return "\n".join([*lines, f'sink.dispatchers = [{{matcher = ["*.*"], {", ".join(rule)}}}]' if rule else ""])
+
+
+def _toml_key(name: str) -> str | None:
+    """The whole name in TOML of the setting *name*; None where TiCDC has none, or several that end so."""
+    if name in _KEYS:
+        return name
+    found = [key for key in _KEYS if key.endswith(f".{name}")]
+    return found[0] if len(found) == 1 else None
+
+
+def _toml(value: Any) -> str:
+    """*value*, which was read from JSON, in TOML."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(name)} = {_toml(member)}' for name, member in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return json.dumps(value, ensure_ascii=False)

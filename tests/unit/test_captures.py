@@ -59,6 +59,36 @@ def test_settings_are_those_of_the_changefeed(open_captures: Path) -> None:
     assert Capture(open_captures / "classic" / "open-default").changefeed().force_replicate
 
 
+@pytest.mark.parametrize(
+    ("settings", "field", "value"),
+    [
+        ({"sink.debezium.output-old-value": False}, "debezium_output_old_value", False),
+        ({"debezium.output-old-value": False}, "debezium_output_old_value", False),
+        ({"only-output-updated-columns": True}, "only_output_updated_columns", True),
+        ({"sink.content-compatible": True}, "content_compatible", True),
+        ({"debezium-disable-schema": True}, "debezium_disable_schema", True),
+        ({"send-bootstrap-to-all-partition": False}, "send_bootstrap_to_all_partition", False),
+        ({"codec-config.enable-tidb-extension": True}, "enable_tidb_extension", True),
+        ({"large-message-handle-compression": "lz4"}, "compression", "lz4"),
+        ({"large-message-handle": {"large-message-handle-compression": "snappy"}}, "compression", "snappy"),
+        ({"sink.kafka-config.output-raw-change-event": True}, "output_raw_change_event", True),
+        ({"integrity.integrity-check-level": "correctness"}, "row_checksum", True),
+        ({"force-replicate": None}, "force_replicate", False),
+    ],
+)
+def test_settings_have_their_names_in_toml_or_the_last_parts_of_those(
+    tmp_path: Path, settings: dict[str, Any], field: str, value: Any
+) -> None:
+    feed = write(tmp_path, META | {"replica_config": settings}).changefeed()
+    assert getattr(feed, field) == value
+
+
+def test_column_selectors_are_settings(tmp_path: Path) -> None:
+    selectors = [{"matcher": ["s.*"], "columns": ["*", "!secret"]}]
+    feed = write(tmp_path, META | {"replica_config": {"column-selectors": selectors}}).changefeed()
+    assert len(feed.dispatch.selectors) == 1
+
+
 def test_a_folder_without_capture_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"is not a capture: it must hold meta\.json"):
         Capture(tmp_path)
@@ -69,6 +99,7 @@ def test_a_folder_without_capture_is_refused(tmp_path: Path) -> None:
     [
         ({}, "meta.json: Object missing required field `sink_uri`"),
         (META | {"replica_config": {"new-option": 1}}, "unknown settings new-option"),
+        (META | {"replica_config": {"output-old-value": False}}, "unknown settings output-old-value"),
         (META | {"sink_uri": "kafka://b/a?protocol=nonsense"}, "'nonsense' is not allowed"),
         (META | {"ticdc_timezone": "Mars"}, "'Mars' is not an IANA zone"),
     ],
