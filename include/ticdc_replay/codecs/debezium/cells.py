@@ -6,6 +6,7 @@ Everything the wire can't carry exactly is a doubt (docs/protocols.md, What can'
   for up to 15 digits; else doubtful.
 * A DATE or DATETIME from 1970 to 2069 may be one of the years 0 to 99, which TiCDC shifts there; 1970-01-01 and NULL may be
   a zero or partial date. So may a TIMESTAMP at 1970-01-01 00:00:00.
+* A TIMESTAMP whose local time TiCDC's clocks show twice may be the other one: TiCDC makes it UTC out of that local time.
 * DATETIME and TIME lose their fraction digits if no definition says how many there are.
 * BIGINT UNSIGNED is wrapped: exact where the type is known, else a negative number is doubtful.
 * A value that is the column's default may be NULL (``nulls``).
@@ -23,6 +24,7 @@ from ticdc_replay.codecs.debezium import values
 from ticdc_replay.codecs.debezium.nulls import ALWAYS, Doubt, null_doubts, raw_defaults
 from ticdc_replay.codecs.debezium.schema import MICROSECONDS, ConnectField
 from ticdc_replay.codecs.debezium.types import column_type
+from ticdc_replay.codecs.local_times import repeated_minutes
 from ticdc_replay.codecs.neutral import MAX_UINT64, Float32, Neutral, as_they_are, finite, integer, texts
 from ticdc_replay.codecs.text_forms import DECIMAL, VECTOR
 from ticdc_replay.domain.column_types import BINARY_TYPES, CHARACTER_TYPES, INTEGER_TYPES, ColumnType, integer_range
@@ -65,7 +67,7 @@ def cells_of(field: ConnectField | None, defined: DefinedColumn | None, is_handl
         return Cells(UNKNOWN, None, as_they_are, (ALWAYS,), True, ambiguous)
     unit = _unit(type_, field)
     cells = _in_avro(type_, field, unit) if field is not None and field.avro else _in_json(type_, field, unit)
-    doubts = _doubts(type_, field, unit)
+    doubts = _doubts(type_, field, unit, zone)
     if not is_handle_key and _may_be_null(field, defined):
         doubts += null_doubts(type_, field, defined, unit, zone)
         raw = raw_defaults(field, defined) if type_.base in BINARY_TYPES and cells.annotation is bytes else None
@@ -100,7 +102,7 @@ def _unit(type_: ColumnType, field: ConnectField | None) -> int:
     return 1_000_000 if (type_.scale or 0) > 3 else 1000
 
 
-def _doubts(type_: ColumnType, field: ConnectField | None, unit: int) -> tuple[Doubt, ...]:
+def _doubts(type_: ColumnType, field: ConnectField | None, unit: int, zone: str) -> tuple[Doubt, ...]:
     """When a cell may be another than it seems, NULL and defaults apart."""
     base, avro = type_.base, field is not None and field.avro
     digits_unknown = type_.scale is None
@@ -121,9 +123,18 @@ def _doubts(type_: ColumnType, field: ConnectField | None, unit: int) -> tuple[D
     if base == "time" and digits_unknown:
         return (ALWAYS,)
     if base == "timestamp":
-        nothing = frozenset(text.encode() for text in _NO_TIMESTAMP) if avro else frozenset(_NO_TIMESTAMP)
-        return (Doubt("{v} in {o}", nothing),)
+        return _timestamp_doubts(zone, avro)
     return ()
+
+
+def _timestamp_doubts(zone: str, avro: bool) -> tuple[Doubt, ...]:
+    nothing, repeated = frozenset[str | bytes](_NO_TIMESTAMP), frozenset[str | bytes](repeated_minutes(zone))
+    if avro:
+        nothing, repeated = (
+            frozenset(text.encode() for text in texts) for texts in (_NO_TIMESTAMP, repeated_minutes(zone))
+        )
+    zero = Doubt("{v} in {o}", nothing)
+    return (zero, Doubt("{v} is not None and {v}[:16] in {o}", repeated)) if repeated else (zero,)
 
 
 def _in_json(type_: ColumnType, field: ConnectField | None, unit: int) -> Cells:

@@ -6,7 +6,10 @@ import pytest
 
 from tests.support.debezium_messages import ID, field, history, row
 from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.codecs.debezium.cells import cells_of
 from ticdc_replay.codecs.debezium.codec import DebeziumCodec
+from ticdc_replay.codecs.debezium.compiled import compile_doubts
+from ticdc_replay.codecs.debezium.schema import ConnectField
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.events import RowEvent
 from ticdc_replay.schemas.history import SchemaHistory
@@ -118,6 +121,28 @@ LOSSY = [
     (None, None, "AP8=", "AP8="),
     (None, None, 12345678901234567890123, "12345678901234567890123"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wire", "zone", "lossy"),
+    [
+        ("2024-11-03T04:59:59Z", "America/New_York", False),
+        ("2024-11-03T05:00:00Z", "America/New_York", True),  # 01:00, for the first time
+        ("2024-11-03T06:59:59.5Z", "America/New_York", True),  # 01:59, for the second time
+        ("2024-11-03T07:00:00Z", "America/New_York", False),
+        ("2024-03-10T07:30:00Z", "America/New_York", False),  # set forward
+        ("1990-09-15T17:30:00Z", "Asia/Shanghai", True),
+        ("2024-11-03T05:00:00Z", "Asia/Shanghai", False),
+        ("2024-11-03T05:00:00Z", "UTC", False),
+    ],
+)
+def test_a_timestamp_that_clocks_showed_twice_may_be_the_other_one(wire, zone, lossy):
+    found, _, marked = read(wire, told=told("string", ZONED), zone=zone)
+    assert (found, marked) == (wire.replace("T", " "), lossy)
+    in_avro = ConnectField("c", "string", ZONED, nullable=False, avro=True)
+    doubts = compile_doubts(["c"], [cells_of(in_avro, None, False, zone)], "after")
+    assert doubts((wire.encode(),)) == (("after.c",) if lossy else ())
+    assert doubts((None,)) == ()
 
 
 @pytest.mark.parametrize(("told", "defined", "wire", "value"), LOSSY)
