@@ -119,6 +119,17 @@ def test_column_selectors_may_drop_columns_also_of_the_key() -> None:
     assert "it has no column w" in difference(history(CREATE), S, wire("w", "int"), check=selecting)
 
 
+def test_what_a_selector_leaves_of_a_primary_key_identifies_no_row() -> None:
+    selecting = LayoutCheck(complete=False)
+    known = history("CREATE TABLE `t` (`id` BIGINT, `s` VARCHAR(9), `u` INT NOT NULL UNIQUE, PRIMARY KEY (`id`, `s`))")
+    u, s = wire("u", "int"), wire("s", "varchar", key=True)
+    assert "its rows are identified by id, s, not by id" in difference(known, ID, u, check=selecting)
+    assert difference(known, ID, s, check=selecting) == ""
+    assert difference(known, u, check=selecting) == "", "such rows have no key"
+    without = history("CREATE TABLE `t` (`id` BIGINT NOT NULL, `s` VARCHAR(9) NOT NULL, UNIQUE (`id`, `s`))")
+    assert difference(without, ID, check=selecting) == "", "another unique key may be the one"
+
+
 def test_only_what_ddl_tells_from_the_beginning_is_held_against_rows() -> None:
     odd = (ID, S, wire("w", "int"))
     declared = history_of([definition_from_sql(NAME, CREATE)])
