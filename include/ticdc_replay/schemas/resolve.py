@@ -128,18 +128,21 @@ def _by_definition(
 ) -> ResolvedSchema:
     """The schema of *row*, whose images have the columns of *image*; both are of one *definition*. Since when a column has
     its name is what is *known*: the definition does not say it."""
-    sent = set(image.names)
+    # Early releases of new TiCDC send virtual columns, as NULL. Of these the definition only tells hidden ones.
+    virtual |= {column.name for column in definition.columns if column.generated == "virtual"}
+    sent = set(image.names) - virtual
     since = {column.name: column.since for column in known.schema.columns} if known is not None else {}
     columns = tuple(
         Column(column.name, column.type, column.nullable, since=since.get(column.name, 0))
         for column in definition.columns
-        if column.name in sent or (row.partial and column.generated != "virtual" and column.name not in virtual)
+        if column.name in sent or (row.partial and column.name not in virtual)
     )
     names = {column.name for column in columns}
     unique_keys = tuple(key for key in definition.schema().unique_keys if names.issuperset(key))
     name = TableName(row.schema, row.table)
     schema = TableSchema(name, columns, tuple(sorted(image.handle_key)), unique_keys, definition.valid_from)
-    return ResolvedSchema(schema, version_of(schema), all(column.type.declared for column in columns), frozenset())
+    declared = all(column.type.declared for column in columns)
+    return ResolvedSchema(schema, version_of(schema), declared, virtual)
 
 
 def _reconciled(declared: TableSchema, wire: dict[str, WireColumn], partial: bool) -> tuple[Column, ...]:

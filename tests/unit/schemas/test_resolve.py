@@ -1,5 +1,8 @@
 """Which schema a row is typed with: the history's where the wire agrees."""
 
+import msgspec
+
+from ticdc_replay.changelog.cells.convert import rows_to_batches
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.definition import PRIMARY, DefinedColumn, Index, TableDefinition
 from ticdc_replay.domain.events import DdlEvent, Image, Operation, RowEvent, Shape, WireColumn
@@ -143,6 +146,28 @@ def test_a_definition_that_came_with_the_row_types_it_whatever_the_history_says(
     assert resolved.schema.handle_key == ("id",)
     assert resolved.schema.unique_keys == (("id",), ("s",))
     assert resolved.schema.valid_from == 7
+
+
+def test_virtual_columns_that_came_with_their_definition_are_left_out() -> None:
+    virtual = CREATE.replace("`e` ENUM('x','y')", "`v` INT AS (`id` + 1) VIRTUAL")
+    sent = row(carried("s", "id", "v"))
+    resolved = SchemaResolver(history(virtual)).resolve(sent)
+    assert [column.name for column in resolved.schema.columns] == ["id", "s"]
+    assert resolved.virtual == {"v"}
+    assert resolved.version == SchemaResolver(history(virtual)).resolve(row(carried("s", "id"))).version
+    (converted,) = rows_to_batches([sent], resolved, "UTC")
+    assert not converted.bad
+    assert "v" in types(SchemaResolver(SchemaHistory()).resolve(sent))
+
+
+def test_hidden_columns_that_came_with_their_definition_are_left_out() -> None:
+    shape = carried("s", "id", "v")
+    hidden = msgspec.structs.replace(shape.definition.columns[2], name="_V$_i_0", generated="virtual")
+    definition = msgspec.structs.replace(shape.definition, columns=(*shape.definition.columns[:2], hidden))
+    columns = (*shape.columns[:2], shape.columns[2]._replace(name="_V$_i_0"))
+    resolved = SchemaResolver(SchemaHistory()).resolve(row(Shape(columns, definition)))
+    assert [column.name for column in resolved.schema.columns] == ["id", "s"]
+    assert resolved.virtual == {"_V$_i_0"}
 
 
 def test_a_key_that_came_with_its_definition_shares_the_version_of_whole_rows():
