@@ -38,7 +38,7 @@ class DebeziumAvroCodec(RegisteredCodec):
 
     def __init__(self, changefeed: Changefeed, decompressed_max_bytes: int, schemas: SchemaLookup) -> None:
         super().__init__(changefeed, decompressed_max_bytes, schemas)
-        self._forms = Forms(schemas, changefeed.timezone)
+        self._forms = Forms(schemas, changefeed.timezone, drops_columns=bool(changefeed.dispatch.selectors))
 
     def _decode(self, message: RawMessage) -> list[Event]:
         key, value = message.key or None, message.value
@@ -107,7 +107,8 @@ class DebeziumAvroCodec(RegisteredCodec):
             key_id, key_body = self._unframed("key", key)
             key_cells = tuple(read_whole("key", self._forms.key(key_id).avro, key_body).values())
         plan = self._forms.plan(value_id, key_id, about)
-        if key_id is not None and key_cells != tuple(cells[at] for at in plan.key):
+        dropped = not plan.key and bool(self.changefeed.dispatch.selectors)
+        if key_id is not None and not dropped and key_cells != tuple(cells[at] for at in plan.key):
             raise MessageError("key_mismatch", "the key has other cells than the row")
         lossy = plan.doubtful_before(before) if before is not None else ()
         if after is not None:

@@ -36,9 +36,13 @@ class ValueForm(NamedTuple):
 
 
 class Forms:
-    """The forms of a registry's schemas by id, and what follows from pairs of them."""
+    """The forms of a registry's schemas by id, and what follows from pairs of them.
 
-    def __init__(self, schemas: SchemaLookup, zone: str) -> None:
+    *drops_columns*: a column selector may drop some from values, which keys still have. Then rows have no identity.
+    """
+
+    def __init__(self, schemas: SchemaLookup, zone: str, *, drops_columns: bool) -> None:
+        self._drops_columns = drops_columns
         self._definition_at = schemas.history.definition_at
         self._zone = zone
         self._plans: dict[tuple[str, str | None, int], RowPlan] = {}
@@ -60,6 +64,8 @@ class Forms:
                 handle_key = tuple(field.name for field in self.key(key_id).columns)
             else:
                 handle_key = definition.handle_key() if definition is not None else ()
+            if not set(handle_key) <= fields.keys() and self._drops_columns:
+                handle_key = ()
             if not set(handle_key) <= fields.keys():
                 unknown = ", ".join(sorted(set(handle_key) - fields.keys()))
                 raise MessageError("key_mismatch", f"the key has columns that the value lacks: {unknown}")

@@ -80,9 +80,12 @@ def fields_of(
 
 
 def handle_key_of(
-    document: Document | None, names: Sequence[str], definition: TableDefinition | None
+    document: Document | None, names: Sequence[str], definition: TableDefinition | None, drops_columns: bool
 ) -> tuple[str, ...]:
-    """The columns of the handle key: those of the key, or of *definition* where old releases send none. Raises MessageError."""
+    """The columns of the handle key: those of the key, or of *definition* where old releases send none. Raises MessageError.
+
+    None where a column selector *drops_columns* of it: new TiCDC drops them from the value alone.
+    """
     if document is None:
         found = definition.handle_key() if definition is not None else ()
         return found if set(found) <= set(names) else ()
@@ -95,6 +98,8 @@ def handle_key_of(
         if set(listed) != set(found):
             raise MessageError("bad_key", f"key: columns {', '.join(found)}, but the schema has {', '.join(listed)}")
     unknown = [name for name in found if name not in names]
+    if unknown and drops_columns:
+        return ()
     if unknown:
         raise MessageError("key_mismatch", f"the key has columns that the value lacks: {', '.join(map(repr, unknown))}")
     return found

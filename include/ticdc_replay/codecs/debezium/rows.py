@@ -50,6 +50,7 @@ class RowReader:
     def __init__(self, changefeed: Changefeed, history: SchemaHistory) -> None:
         self._zone = changefeed.timezone
         self._old_values = changefeed.debezium_output_old_value
+        self._drops_columns = bool(changefeed.dispatch.selectors)
         self._definition_at = history.definition_at
         self._routes: dict[bytes, list[_Known]] = {}
         self._plans: dict[tuple[Any, ...], RowPlan] = {}
@@ -151,7 +152,7 @@ class RowReader:
         definition = self._definition_at(source.db, source.table, source.commit_ts)
         fields = fields_of(document, names, definition)
         key_document = None if key is None else Document(key, "key")
-        handle_key = handle_key_of(key_document, names, definition)
+        handle_key = handle_key_of(key_document, names, definition, self._drops_columns)
         plan = self._plan(source, names, fields, handle_key, definition)
         cells = {
             side: None if image is None else _cells(image, plan, document.raw, side) for side, image in images.items()

@@ -54,7 +54,11 @@ class SimpleCodec(Codec):
         is_avro = changefeed.encoding_format == "avro"
         self._encoding = AvroEncoding() if is_avro else JsonEncoding()
         self._rows = None if is_avro else JsonRows()
-        self._forms = Forms(changefeed.timezone, attrgetter("of_avro" if is_avro else "of_json"))
+        self._forms = Forms(
+            changefeed.timezone,
+            attrgetter("of_avro" if is_avro else "of_json"),
+            drops_columns=bool(changefeed.dispatch.selectors),
+        )
 
     def _decode(self, message: RawMessage) -> list[Event]:
         value = message.value

@@ -61,10 +61,14 @@ class RowForm(NamedTuple):
 
 
 class Forms:
-    """The forms of a changefeed's rows, made when first met. *neutral_of* is the conversion of the encoding."""
+    """The forms of a changefeed's rows, made when first met. *neutral_of* is the conversion of the encoding.
 
-    def __init__(self, zone: str, neutral_of: Callable[[SimpleCellKind], Neutral]) -> None:
+    *drops_columns*: a column selector may drop some, also of a primary key. Then rows have no identity.
+    """
+
+    def __init__(self, zone: str, neutral_of: Callable[[SimpleCellKind], Neutral], *, drops_columns: bool) -> None:
         self._zone = zone
+        self._drops_columns = drops_columns
         self._neutral_of = neutral_of
         self._forms: dict[tuple[TableName, int, frozenset[str], bool, str | None], RowForm] = {}
 
@@ -99,7 +103,7 @@ class Forms:
                 "schema_mismatch",
                 f"cells of columns that the schema of version {definition.valid_from} lacks: {unknown}",
             )
-        handle_key = frozenset(names if reduced else _handle_key(definition, names))
+        handle_key = frozenset(names if reduced else _handle_key(definition, names, self._drops_columns))
         kinds = tuple(cell_kind(column.type, foreign) for column in columns)
         shape = Shape(
             tuple(
@@ -144,14 +148,16 @@ def image_names(images: Sequence[Mapping[str, Any] | None]) -> frozenset[str]:
     return next(iter(names), frozenset())
 
 
-def _handle_key(definition: TableDefinition, sent: frozenset[str]) -> tuple[str, ...]:
-    """The columns that TiCDC identifies rows by. A column that is not sent is virtual: no key for TiCDC."""
+def _handle_key(definition: TableDefinition, sent: frozenset[str], drops_columns: bool) -> tuple[str, ...]:
+    """The columns that TiCDC identifies rows by. A column that is not sent is virtual, no key for TiCDC, or dropped."""
     columns = tuple(
         column if column.name in sent else msgspec.structs.replace(column, generated="virtual")
         for column in definition.columns
     )
     key = msgspec.structs.replace(definition, columns=columns).handle_key()
     missing = sorted(set(key) - sent)
+    if missing and drops_columns:
+        return ()
     if missing:
         raise MessageError("schema_mismatch", f"no cells of {', '.join(missing)}, which the primary key has")
     return key

@@ -8,6 +8,8 @@ from tests.support.avro_messages import confluent, encoded
 from tests.support.debezium_messages import TS, history, message
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changefeed.protocols import Carried
+from ticdc_replay.changefeed.rules import ColumnSelector, Dispatch
+from ticdc_replay.changefeed.table_filter import ColumnFilter, TableFilter
 from ticdc_replay.codecs.debezium.avro import DebeziumAvroCodec
 from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.domain.column_types import ColumnType
@@ -197,6 +199,17 @@ def test_without_key_the_definition_tells_the_handle_key():
     assert only(codec(), raw).after.shape.handle_key == ()
     known = history("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9))")
     assert only(codec(known=known), raw).after.shape.handle_key == ("id",)
+
+
+def test_a_key_of_which_a_selector_drops_a_column_identifies_no_row():
+    selector = ColumnSelector(TableFilter(("*.*",)), ColumnFilter(("*", "!id")))
+    dropping = Dispatch(selectors=(selector,))
+    columns = [each for each in COLUMNS if each["name"] != "id"]
+    raw = row(after={"v": "x"}, columns=columns)
+    assert only(codec(columns), raw).reason == "key_mismatch"
+    assert only(codec(columns, dispatch=dropping), raw).after.shape.handle_key == ()
+    assert only(codec(dispatch=dropping), row(after={"id": 7, "v": "x"})).after.shape.handle_key == ("id",)
+    assert only(codec(dispatch=dropping), row(after={"id": 7, "v": "x"}, key=8)).reason == "key_mismatch"
 
 
 @pytest.mark.parametrize("changes", [[], ["ALTER"], ["DROP", "ALTER"]])

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from tests.support.debezium_messages import ABSENT, CREATED, ID, TS, ddl, field, history, message, row, watermark
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changefeed.protocols import Carried
+from ticdc_replay.changefeed.rules import ColumnSelector, Dispatch
+from ticdc_replay.changefeed.table_filter import ColumnFilter, TableFilter
 from ticdc_replay.codecs.debezium.codec import DebeziumCodec
 from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.domain.events import DdlEvent, Operation, RowEvent, Undecodable, WatermarkEvent
@@ -314,3 +316,18 @@ def columns_shown(event):
         for image in (event.before, event.after)
     ]
     return event._replace(before=None, after=None, lossy=sorted(event.lossy)), images
+
+
+def test_a_key_of_which_a_selector_drops_a_column_identifies_no_row():
+    """New TiCDC drops it from the value alone."""
+    selector = ColumnSelector(TableFilter(("*.*",)), ColumnFilter(("*", "!id")))
+    dropping = codec(dispatch=Dispatch(selectors=(selector,)))
+    for fields in (None, FIELDS):
+        raw = row(after={"v": "x"}, fields=fields and FIELDS[1:], key={})._replace(
+            key=row(after={"id": 7, "v": "x"}, fields=fields).key
+        )
+        assert only(codec(), raw).reason == "key_mismatch"
+        assert only(dropping, raw).after.shape.handle_key == ()
+    whole = row(after={"id": 7, "v": "x"}, fields=FIELDS)
+    assert only(dropping, whole).after.shape.handle_key == ("id",)
+    assert only(dropping, whole._replace(key=whole.key.replace(b"7", b"8"))).reason == "key_mismatch"

@@ -27,6 +27,8 @@ from tests.support.simple_protocol import (
 )
 from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.changefeed.protocols import Carried
+from ticdc_replay.changefeed.rules import ColumnSelector, Dispatch
+from ticdc_replay.changefeed.table_filter import ColumnFilter, TableFilter
 from ticdc_replay.codecs.registry import carried_by
 from ticdc_replay.codecs.simple.codec import SimpleCodec
 from ticdc_replay.domain.events import (
@@ -289,3 +291,17 @@ def test_what_messages_carry_follows_the_changefeed(encoding: Encoding) -> None:
     alone = Changefeed(protocol="simple", topic="t", timezone="UTC", send_bootstrap_to_all_partition=False)
     assert carried_by(changefeed) == Carried("rows", True, "every partition", old_keys=True)
     assert carried_by(alone) == Carried("rows", True, "first partition", old_keys=True)
+
+
+def test_a_primary_key_of_which_a_selector_drops_a_column_identifies_no_row(encoding: Encoding) -> None:
+    selector = ColumnSelector(TableFilter(("*.*",)), ColumnFilter(("*", "!id")))
+    value = row(encoding, data={"name": text(encoding, "a")})
+    refused = one(codec(encoding, TABLE), value)
+    assert isinstance(refused, Undecodable)
+    assert refused.reason == "schema_mismatch"
+    dropping = codec(encoding, TABLE, dispatch=Dispatch(selectors=(selector,)))
+    for data, key in (({"name": text(encoding, "a")}, ()), (cells(encoding, 7), ("id",))):
+        event = one(dropping, row(encoding, data=data))
+        assert isinstance(event, RowEvent)
+        assert event.after is not None
+        assert event.after.shape.handle_key == key
