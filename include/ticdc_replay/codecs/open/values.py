@@ -8,7 +8,17 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from ticdc_replay.codecs import text_forms
-from ticdc_replay.codecs.neutral import MAX_UINT64, Arrow, Float32, Neutral, as_they_are, in_64_bits, integer, texts
+from ticdc_replay.codecs.neutral import (
+    MAX_UINT64,
+    Arrow,
+    Float32,
+    Neutral,
+    as_they_are,
+    in_64_bits,
+    integer,
+    texts,
+    within,
+)
 from ticdc_replay.codecs.open.go_quote import unquote_all, unquoted_array
 from ticdc_replay.codecs.text_forms import ARROWS, utf8_array
 from ticdc_replay.domain.column_types import BINARY_TYPES, BaseType, ColumnType, integer_range
@@ -68,7 +78,9 @@ def _number_kinds() -> dict[tuple[int, int], OpenCellKind]:
         for code, base in integers:
             type_ = ColumnType(base, unsigned)
             low, high = integer_range(type_)
-            check = in_64_bits if high == MAX_UINT64 else as_they_are
+            if not binary:  # no integer lacks this flag but where TiCDC lost them all, with the sign
+                high = integer_range(ColumnType(base, unsigned=True))[1]
+            check = within(low, high) if high == MAX_UINT64 else as_they_are
             kinds[code, flags] = OpenCellKind(type_, integer(low, high), check, False)
         for code, base, annotation, neutral in reals:
             kinds[code, flags] = OpenCellKind(ColumnType(base, unsigned), annotation, neutral, False, ARROWS.get(base))

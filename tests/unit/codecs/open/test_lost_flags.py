@@ -7,6 +7,7 @@ import pytest
 from tests.support.open_protocol import message, row
 from tests.unit.codecs.open.test_codec import neutral
 from ticdc_replay.changefeed.config import Changefeed
+from ticdc_replay.changelog.cells.convert import rows_to_batches
 from ticdc_replay.codecs.open.codec import OpenCodec
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.events import DdlEvent, RowEvent, Undecodable
@@ -109,7 +110,26 @@ def test_an_old_value_without_its_name_is_still_matched_by_what_is_on_the_wire()
 
 
 @pytest.mark.parametrize("history", [SchemaHistory(), HISTORY])
-def test_without_definition_a_number_is_signed(history: SchemaHistory) -> None:
-    (event,) = codec(history).decode(message([row(15, new=AFTER)], 0))
+def test_without_definition_a_number_may_have_either_sign(history: SchemaHistory) -> None:
+    reader = codec(history)
+    for _ in range(3):
+        for new in (AFTER, AFTER | {"u": AFTER["u"] | {"v": -(1 << 63)}, "i": AFTER["i"] | {"v": -(1 << 31)}}):
+            after = decode(reader, 10, new).after
+            assert after is not None
+            assert neutral(after) == {name: cell["v"] for name, cell in new.items()} | {"o": "a", "x": "a\\b"}
+
+
+@pytest.mark.parametrize(("column", "number"), [("u", -(1 << 63) - 1), ("i", 1 << 32)])
+def test_a_number_beyond_both_signs_is_bad(column: str, number: int) -> None:
+    new = AFTER | {column: AFTER[column] | {"v": number}}
+    (event,) = codec(SchemaHistory()).decode(message([row(15, new=new)], 0))
     assert isinstance(event, Undecodable)
     assert event.reason == "bad_cell"
+
+
+def test_without_definition_a_number_beyond_its_type_is_exact() -> None:
+    found = decode(codec(SchemaHistory()), 15, AFTER)
+    resolved = SchemaResolver(SchemaHistory()).resolve(found)
+    (converted,) = rows_to_batches([found], resolved, "UTC")
+    assert not converted.bad
+    assert dict(converted.exact[0].as_py()) == {"after.u": b"18446744073709551615", "after.i": b"4294967295"}
