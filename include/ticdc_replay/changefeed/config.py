@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from ticdc_replay.changefeed.protocols import ProtocolTraits, find_protocol, protocol_names
 from ticdc_replay.changefeed.rules import Dispatch, before_avro
@@ -20,7 +21,7 @@ class Changefeed(msgspec.Struct, frozen=True, kw_only=True):
     """A changefeed as a reader sees it: all that decoding and pinning depend on, and no secret.
 
     Made by ``from_sink_uri`` from the owner's sink-uri and TOML; captures and tests may make it directly. Sizes in bytes. A new
-    field changes every changefeed's ``hash``: windows pinned before then need ``repin``.
+    field changes every changefeed's ``hash``: windows pinned before then need ``repin``. Not if it is UNSET by default.
     """
 
     protocol: str
@@ -61,6 +62,10 @@ class Changefeed(msgspec.Struct, frozen=True, kw_only=True):
     debezium_disable_schema: bool = False
     debezium_include_start_ts: bool = False
     debezium_output_old_value: bool = True
+    debezium_decimal_handling_mode: Literal["string"] | UnsetType = UNSET
+    debezium_bigint_unsigned_handling_mode: Literal["string"] | UnsetType = UNSET
+    debezium_binary_handling_mode: Literal["base64-url-safe", "hex"] | UnsetType = UNSET
+    """UNSET for base64, with a schema of text or of bytes."""
     row_checksum: bool = False
     """``integrity-check-level = "correctness"``."""
     send_bootstrap_to_all_partition: bool = True

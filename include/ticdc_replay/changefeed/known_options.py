@@ -18,6 +18,8 @@ PARAMETERS = frozenset({
     "enable-tidb-extension", "only-output-updated-columns", "content-compatible", "output-row-key", "encoding-format",
     "schema-registry", "avro-decimal-handling-mode", "avro-bigint-unsigned-handling-mode", "avro-enable-watermark",
     "avro-include-before-value", "debezium-disable-schema", "debezium-include-start-ts",
+    "debezium-decimal-handling-mode", "debezium-bigint-unsigned-handling-mode", "debezium-binary-handling-mode",
+    "simple-include-start-ts",
     "sasl-password", "sasl-gssapi-password", "sasl-oauth-client-secret",
 })  # fmt: skip
 """Parameters of a sink-uri; those that hold secrets get here only masked, where TiCDC printed them."""
@@ -46,7 +48,8 @@ _SINK = (
     "delete-only-output-handle-key-columns content-compatible safe-mode advance-timeout-in-sec "
     "send-bootstrap-interval-in-sec send-bootstrap-in-msg-count send-bootstrap-to-all-partition "
     "send-all-bootstrap-at-start debezium-disable-schema case-sensitive open.output-old-value debezium.output-old-value "
-    "integrity force-replicate"
+    "debezium.include-start-ts debezium.decimal-handling-mode debezium.bigint-unsigned-handling-mode "
+    "debezium.binary-handling-mode simple.include-start-ts integrity force-replicate"
 )
 _KAFKA = (
     "partition-num replication-factor kafka-version max-message-bytes compression kafka-client-id auto-create-topic "
@@ -58,7 +61,7 @@ _KAFKA = (
 )
 _CODEC = (
     "enable-tidb-extension max-batch-size avro-enable-watermark avro-decimal-handling-mode "
-    "avro-bigint-unsigned-handling-mode encoding-format output-row-key"
+    "avro-bigint-unsigned-handling-mode avro-include-before-value encoding-format output-row-key"
 )
 _GLUE = "registry-name region access-key secret-access-key token"
 _LARGE = "large-message-handle-option large-message-handle-compression claim-check-storage-uri claim-check-raw-value"

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple, get_args
 from urllib.parse import unquote, urlsplit
 from zoneinfo import ZoneInfo
 
+from msgspec import UNSET, UnsetType
+
 from ticdc_replay.changefeed import known_options
 from ticdc_replay.changefeed.config import Changefeed, Compression, EncodingFormat, LargeMessageOption, SchemaRegistry
 from ticdc_replay.changefeed.dispatchers import dispatch_of
@@ -154,7 +156,7 @@ def _protocol_options(options: Options) -> dict[str, Any]:
     )
     extension, watermark = "enable-tidb-extension", "avro-enable-watermark"
     decimals, unsigned = "avro-decimal-handling-mode", "avro-bigint-unsigned-handling-mode"
-    disable_schema = "debezium-disable-schema"
+    disable_schema, before_value = "debezium-disable-schema", "avro-include-before-value"
     return {
         "only_output_updated_columns": updated_columns or content_compatible,
         "enable_tidb_extension": options.flag(False, parameter=extension, key=f"{codec}.{extension}"),
@@ -171,10 +173,17 @@ def _protocol_options(options: Options) -> dict[str, Any]:
             "long", ("long", "string"), parameter=unsigned, key=f"{codec}.{unsigned}"
         ),
         "avro_enable_watermark": options.flag(False, parameter=watermark, key=f"{codec}.{watermark}"),
-        "avro_include_before_value": options.flag(False, parameter="avro-include-before-value"),
+        "avro_include_before_value": options.flag(False, parameter=before_value, key=f"{codec}.{before_value}"),
         "debezium_disable_schema": options.flag(False, parameter=disable_schema, key=f"sink.{disable_schema}"),
-        "debezium_include_start_ts": options.flag(False, parameter="debezium-include-start-ts"),
+        "debezium_include_start_ts": options.flag(
+            False, parameter="debezium-include-start-ts", key="sink.debezium.include-start-ts"
+        ),
         "debezium_output_old_value": options.flag(True, key="sink.debezium.output-old-value"),
+        "debezium_decimal_handling_mode": _debezium_mode(options, "decimal", ("double", "string")),
+        "debezium_bigint_unsigned_handling_mode": _debezium_mode(options, "bigint-unsigned", ("long", "string")),
+        "debezium_binary_handling_mode": _debezium_mode(
+            options, "binary", ("base64", "bytes", "base64-url-safe", "hex"), same=2
+        ),
         "row_checksum": options.choice("none", ("none", "correctness"), key="integrity.integrity-check-level")
         == "correctness",
         "send_bootstrap_to_all_partition": options.flag(True, key="sink.send-bootstrap-to-all-partition"),
@@ -185,6 +194,13 @@ def _protocol_options(options: Options) -> dict[str, Any]:
             10_000, key="sink.send-bootstrap-in-msg-count", minimum=_ANY_NUMBER
         ),
     }
+
+
+def _debezium_mode(options: Options, of: str, allowed: tuple[str, ...], same: int = 1) -> str | UnsetType:
+    """How Debezium's JSON has cells; UNSET for the first of *allowed*, and as many as are the *same* for a reader."""
+    name = f"{of}-handling-mode"
+    found = options.choice(allowed[0], allowed, parameter=f"debezium-{name}", key=f"sink.debezium.{name}")
+    return UNSET if found in allowed[:same] else found
 
 
 def _schema_registry(options: Options) -> SchemaRegistry | None:

@@ -1,6 +1,8 @@
 """What a changefeed's own configuration means for a reader."""
 
+import msgspec
 import pytest
+from msgspec import UNSET
 
 from ticdc_replay.changefeed.rules import Dispatch
 from ticdc_replay.changefeed.sink_uri import from_sink_uri
@@ -69,6 +71,48 @@ def test_settings_of_the_toml_are_understood():
     assert changefeed.max_batch_size == 8
     assert (changefeed.large_message, changefeed.compression) == ("claim-check", "snappy")
     assert changefeed.claim_check_uri == "s3://claims/shop", "endpoint and region come from the connection"
+
+
+DEBEZIUM = URI.replace("open-protocol", "debezium")
+
+
+@pytest.mark.parametrize(
+    ("uri", "toml", "told"),
+    [
+        ("&debezium-decimal-handling-mode=string&debezium-bigint-unsigned-handling-mode=string", "",
+         ("string", "string", UNSET)),
+        ("&debezium-binary-handling-mode=hex", "", (UNSET, UNSET, "hex")),
+        ("", "decimal-handling-mode = 'string'\nbigint-unsigned-handling-mode = 'long'\n"
+         "binary-handling-mode = 'base64-url-safe'", ("string", UNSET, "base64-url-safe")),
+        ("&debezium-decimal-handling-mode=double&debezium-binary-handling-mode=bytes",
+         "decimal-handling-mode = 'string'\nbinary-handling-mode = 'hex'\ninclude-start-ts = true", (UNSET, UNSET, UNSET)),
+    ],
+)  # fmt: skip
+def test_forms_of_debezium_cells_are_understood(uri, toml, told):
+    found = parse(DEBEZIUM + uri, f"[sink.debezium]\n{toml}")
+    changefeed = found.changefeed
+    assert found.warnings == ()
+    assert told == (
+        changefeed.debezium_decimal_handling_mode,
+        changefeed.debezium_bigint_unsigned_handling_mode,
+        changefeed.debezium_binary_handling_mode,
+    )
+    assert changefeed.debezium_include_start_ts is ("include-start-ts" in toml)
+
+
+def test_a_form_of_debezium_cells_changes_the_hash_where_it_is_another():
+    plain = parse(DEBEZIUM).changefeed.hash
+    assert parse(DEBEZIUM + "&debezium-binary-handling-mode=bytes").changefeed.hash == plain
+    assert parse(DEBEZIUM + "&debezium-binary-handling-mode=hex").changefeed.hash != plain
+    assert "debezium_binary_handling_mode" not in msgspec.to_builtins(parse(DEBEZIUM).changefeed)
+
+
+def test_settings_of_newer_releases_are_known():
+    simple = parse(URI.replace("open-protocol", "simple") + "&simple-include-start-ts=true")
+    assert simple.warnings == ()
+    codec = "[sink.kafka-config.codec-config]\navro-include-before-value = true"
+    avro = parse(URI.replace("open-protocol", "avro"), codec)
+    assert avro.changefeed.avro_include_before_value
 
 
 def test_the_sink_uri_wins_over_the_toml():

@@ -3,7 +3,7 @@
 Everything the wire can't carry exactly is a doubt (docs/protocols.md, What can't come through):
 
 * DECIMAL is a double: exact where its scale is known and no other decimal of that scale gives the same double, which holds
-  for up to 15 digits; else doubtful.
+  for up to 15 digits; else doubtful. Not where the changefeed asks for text (``modes``); nor is BIGINT UNSIGNED then.
 * A DATE or DATETIME from 1970 to 2069 may be one of the years 0 to 99, which TiCDC shifts there; 1970-01-01 and NULL may be
   a zero or partial date. So may a TIMESTAMP at 1970-01-01 00:00:00.
 * A TIMESTAMP whose local time TiCDC's clocks show twice may be the other one: TiCDC makes it UTC out of that local time.
@@ -21,7 +21,8 @@ from msgspec import Meta
 from ticdc_replay.codecs.avro.values import decimals as avro_decimals
 from ticdc_replay.codecs.avro.values import unsigned_texts
 from ticdc_replay.codecs.debezium import values
-from ticdc_replay.codecs.debezium.nulls import ALWAYS, Doubt, null_doubts, raw_defaults
+from ticdc_replay.codecs.debezium.modes import BY_DEFAULT, Modes
+from ticdc_replay.codecs.debezium.nulls import ALWAYS, Doubt, null_doubts, null_doubts_of_text, raw_defaults
 from ticdc_replay.codecs.debezium.schema import MICROSECONDS, ConnectField
 from ticdc_replay.codecs.debezium.types import column_type
 from ticdc_replay.codecs.local_times import repeated_minutes
@@ -56,24 +57,45 @@ class Cells(NamedTuple):
     """As ``WireColumn`` has it."""
 
 
-def cells_of(field: ConnectField | None, defined: DefinedColumn | None, is_handle_key: bool, zone: str) -> Cells:
+def cells_of(
+    field: ConnectField | None, defined: DefinedColumn | None, is_handle_key: bool, zone: str, modes: Modes = BY_DEFAULT
+) -> Cells:
     """How cells of a column are read which *field* and *defined* describe, as far as they are there.
 
     Without field, the wire is JSON without schema block. *zone* is TiCDC's. Columns of the handle key are never NULL.
     """
-    type_ = column_type(field, defined.type if defined is not None else None)
+    type_ = column_type(field, defined.type if defined is not None else None, modes.texts)
     if type_ is None:
         ambiguous = values.may_be_decimals_as_text if field is None else False
         return Cells(UNKNOWN, None, as_they_are, (ALWAYS,), True, ambiguous)
     unit = _unit(type_, field)
-    cells = _in_avro(type_, field, unit) if field is not None and field.avro else _in_json(type_, field, unit)
+    if field is not None and field.avro:
+        cells = _in_avro(type_, field, unit)
+    elif _is_number_as_text(type_, field, modes):
+        return _number_as_text(type_, field, defined, not is_handle_key and _may_be_null(field, defined))
+    else:
+        cells = _in_json(type_, field, unit, modes)
     doubts = _doubts(type_, field, unit, zone)
     if not is_handle_key and _may_be_null(field, defined):
-        doubts += null_doubts(type_, field, defined, unit, zone)
+        doubts += null_doubts(type_, field, defined, unit, zone, modes.binary)
         raw = raw_defaults(field, defined) if type_.base in BINARY_TYPES and cells.annotation is bytes else None
         if raw is not None and not (field is not None and field.avro):
             cells = cells._replace(annotation=str, neutral=values.base64_or(*raw), text=True)
     return cells._replace(doubts=doubts, ambiguous=_ambiguous(type_))
+
+
+def _is_number_as_text(type_: ColumnType, field: ConnectField | None, modes: Modes) -> bool:
+    if type_.base != "decimal" and not (type_.base == "bigint" and type_.unsigned):
+        return False
+    return type_.base in modes.texts if field is None else field.type == "string"
+
+
+def _number_as_text(
+    type_: ColumnType, field: ConnectField | None, defined: DefinedColumn | None, may_be_null: bool
+) -> Cells:
+    neutral: Neutral = DECIMAL.of_texts if type_.base == "decimal" else values.unsigned_texts
+    doubts = null_doubts_of_text(type_, field, defined) if may_be_null else ()
+    return Cells(type_, str, neutral, doubts, False)
 
 
 def _ambiguous(type_: ColumnType) -> bool | Callable[[Any], bool]:
@@ -137,13 +159,15 @@ def _timestamp_doubts(zone: str, avro: bool) -> tuple[Doubt, ...]:
     return (zero, Doubt("{v} is not None and {v}[:16] in {o}", repeated)) if repeated else (zero,)
 
 
-def _in_json(type_: ColumnType, field: ConnectField | None, unit: int) -> Cells:
+def _in_json(type_: ColumnType, field: ConnectField | None, unit: int, modes: Modes = BY_DEFAULT) -> Cells:
     """Cells in JSON, without their doubts."""
     base = type_.base
     if base in INTEGER_TYPES:
         return _integer(type_)
     if base in CHARACTER_TYPES or base in ("enum", "set", "json"):
         return Cells(type_, str, as_they_are, (), True)
+    if base in BINARY_TYPES and modes.binary != "base64":
+        return Cells(type_, str, values.hex_bytes if modes.binary == "hex" else values.url_safe_bytes, (), False)
     if base in BINARY_TYPES:
         return Cells(type_, bytes, as_they_are, (), False)
     if base == "float":

@@ -7,8 +7,9 @@ shifted by TiCDC's zone once more. Classic writes bytes as they are after their 
 """
 
 import datetime
+import decimal
 import struct
-from base64 import b64decode, b64encode
+from base64 import b64decode, b64encode, urlsafe_b64encode
 from typing import Any, NamedTuple
 
 from ticdc_replay.codecs.debezium.schema import ConnectField, Default
@@ -35,15 +36,21 @@ class Doubt(NamedTuple):
 ALWAYS = Doubt("True")
 _ANY_VALUE = Doubt("{v} is not None")
 _ZERO = Doubt("{v} == 0")
+_ZERO_AS_TEXT = Doubt("{v} is not None and not {v}.strip('0.')")
 
 
 def null_doubts(
-    type_: ColumnType, field: ConnectField | None, defined: DefinedColumn | None, unit: int, zone: str
+    type_: ColumnType,
+    field: ConnectField | None,
+    defined: DefinedColumn | None,
+    unit: int,
+    zone: str,
+    binary: str = "base64",
 ) -> tuple[Doubt, ...]:
     """When a cell of a column that may be NULL may stand for it.
 
-    *unit* is how many units of a DATETIME are a second, *zone* TiCDC's. Where neither schema block nor definition tell the
-    default, every value may.
+    *unit* is how many units of a DATETIME are a second, *zone* TiCDC's, *binary* the form of bytes. Where neither schema block
+    nor definition tell the default, every value may.
     """
     if field is not None and not field.avro:
         if field.default is not None:
@@ -57,7 +64,32 @@ def null_doubts(
         return ()
     if type_ != defined.type:
         return (_ANY_VALUE,)
+    if binary != "base64" and type_.base in BINARY_TYPES:
+        return (Doubt("{v} in {o}", _other_forms(defined.default.encode("latin-1"), binary)),)
     return _of_default(type_, _as_written(type_, defined.default, unit), unit, zone, in_avro=field is not None)
+
+
+def null_doubts_of_text(
+    type_: ColumnType, field: ConnectField | None, defined: DefinedColumn | None
+) -> tuple[Doubt, ...]:
+    """As ``null_doubts``, of a decimal or BIGINT UNSIGNED that is text in JSON."""
+    if field is not None and field.default is not None:
+        default = str(field.default)
+    elif defined is None or defined.computed_default:
+        return (_ANY_VALUE if field is None else _ZERO_AS_TEXT,)
+    elif defined.default is None:
+        return ()
+    elif type_ != defined.type:
+        return (_ANY_VALUE,)
+    else:
+        default = defined.default
+    try:
+        number = decimal.Decimal(default)
+        forms = {default, f"{number:f}", f"{number:.{type_.scale or 0}f}"}
+    except (ValueError, decimal.InvalidOperation):
+        return (_ANY_VALUE,)
+    found = Doubt("{v} in {o}", frozenset(forms))
+    return (_ZERO_AS_TEXT, found) if type_.base == "bigint" else (found,)
 
 
 def raw_defaults(
@@ -116,6 +148,11 @@ def _binary_forms(content: bytes) -> frozenset[str | bytes]:
     for stored in (content, _replaced(content).encode()):
         forms |= {stored, b64encode(stored).decode(), stored.decode(errors="surrogateescape")}
     return frozenset(forms)
+
+
+def _other_forms(content: bytes, binary: str) -> frozenset[str]:
+    stored = (content, _replaced(content).encode())
+    return frozenset(each.hex() if binary == "hex" else urlsafe_b64encode(each).decode() for each in stored)
 
 
 def _replaced(content: bytes) -> str:

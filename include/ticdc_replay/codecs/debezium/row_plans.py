@@ -7,6 +7,7 @@ from ticdc_replay.codecs.avro.schema import SchemaError
 from ticdc_replay.codecs.debezium.cells import Cells, cells_of
 from ticdc_replay.codecs.debezium.compiled import Doubtful, compile_doubts
 from ticdc_replay.codecs.debezium.json import Document
+from ticdc_replay.codecs.debezium.modes import BY_DEFAULT, Modes
 from ticdc_replay.codecs.debezium.schema import ConnectField, key_names, value_fields
 from ticdc_replay.codecs.errors import MessageError
 from ticdc_replay.domain.definition import TableDefinition
@@ -31,6 +32,7 @@ def plan_of(
     handle_key: tuple[str, ...],
     definition: TableDefinition | None,
     zone: str,
+    modes: Modes = BY_DEFAULT,
 ) -> RowPlan:
     """How rows with the columns *names* are read, which *fields* tell of and *definition* defines.
 
@@ -42,7 +44,8 @@ def plan_of(
     cells = []
     for name in names:
         defined = definition.column(name) if definition is not None else None
-        cells.append(cells_of(None if fields is None else fields[name], defined, name in handle_key, zone))
+        field = None if fields is None else fields[name]
+        cells.append(cells_of(field, defined, name in handle_key, zone, modes))
     shape = Shape(
         tuple(
             WireColumn(name, column.type, name in handle_key, column.neutral, ambiguous=column.ambiguous)

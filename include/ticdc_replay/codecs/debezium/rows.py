@@ -9,6 +9,7 @@ from ticdc_replay.changefeed.config import Changefeed
 from ticdc_replay.codecs.avro.schema import SchemaError
 from ticdc_replay.codecs.debezium.compiled import CompiledForm, compile_form
 from ticdc_replay.codecs.debezium.json import ChangeSource, Document, read_image, wire_value
+from ticdc_replay.codecs.debezium.modes import modes_of
 from ticdc_replay.codecs.debezium.row_plans import RowPlan, fields_of, handle_key_of, plan_of
 from ticdc_replay.codecs.debezium.schema import ConnectField
 from ticdc_replay.codecs.errors import MessageError
@@ -49,6 +50,7 @@ class RowReader:
 
     def __init__(self, changefeed: Changefeed, history: SchemaHistory) -> None:
         self._zone = changefeed.timezone
+        self._modes = modes_of(changefeed)
         self._old_values = changefeed.debezium_output_old_value
         self._drops_columns = bool(changefeed.dispatch.selectors)
         self._definition_at = history.definition_at
@@ -222,7 +224,7 @@ class RowReader:
                 for remembered in (self._plans, self._forms, self._routes):
                     remembered.clear()
             try:
-                plan = self._plans[identity] = plan_of(names, fields, handle_key, definition, self._zone)
+                plan = self._plans[identity] = plan_of(names, fields, handle_key, definition, self._zone, self._modes)
             except SchemaError as error:
                 raise MessageError("bad_schema", str(error)) from None
         return plan

@@ -4,6 +4,8 @@ Without schema block the wire says nothing, with it not all: int16 may be TINYIN
 double may be DECIMAL. The TiDB extension says more. A definition fills the rest where it does not contradict the wire.
 """
 
+from collections.abc import Set
+
 from ticdc_replay.codecs.avro.values import allowed, elements
 from ticdc_replay.codecs.debezium.schema import (
     BITS,
@@ -53,19 +55,22 @@ _LONGEST_MILLISECONDS = 3
 """Up to so many fraction digits a DATETIME comes in milliseconds, else in microseconds."""
 
 
-def column_type(field: ConnectField | None, declared: ColumnType | None) -> ColumnType | None:
+def column_type(
+    field: ConnectField | None, declared: ColumnType | None, texts: Set[BaseType] = frozenset()
+) -> ColumnType | None:
     """The type of a column which *field* and *declared* describe; None if neither is enough.
 
-    Where both are there and disagree, the wire is right: the definition is of another time.
+    Where both are there and disagree, the wire is right: the definition is of another time. *texts* are the types of numbers
+    that are text in JSON.
     """
     if field is None:
         return declared
-    if declared is not None and _fits(declared, field):
+    if declared is not None and _fits(declared, field, texts):
         return declared
     return _from_wire(field)
 
 
-def _fits(declared: ColumnType, field: ConnectField) -> bool:
+def _fits(declared: ColumnType, field: ConnectField, texts: Set[BaseType]) -> bool:
     """Whether *field* can be of a column that is *declared* so."""
     base = declared.base
     if field.tidb_type:
@@ -98,7 +103,9 @@ def _fits(declared: ColumnType, field: ConnectField) -> bool:
         return base in ("decimal", "double", "float")
     if field.type == "bytes":
         return base in BINARY_TYPES
-    return base in _STRINGS or (field.avro and base in ("decimal", "bigint"))
+    if base in ("decimal", "bigint"):
+        return field.avro or field.tidb_type != "" or base in texts
+    return base in _STRINGS
 
 
 def _from_wire(field: ConnectField) -> ColumnType | None:

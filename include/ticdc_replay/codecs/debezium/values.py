@@ -5,13 +5,14 @@ NULL is None and stays None. What a converter refuses with ValueError can't be o
 
 import decimal
 import re
-from binascii import a2b_base64
+from binascii import a2b_base64, a2b_hex
 from collections.abc import Sequence
 from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ticdc_replay.codecs.avro.values import unsigned_texts as unsigned_bytes
 from ticdc_replay.codecs.neutral import MAX_UINT64, Neutral, without_sign
 from ticdc_replay.codecs.text_forms import TextForm
 from ticdc_replay.domain.withheld import withheld
@@ -30,6 +31,8 @@ _DOUBLE_AS_TEXT = re.compile(r"-?[0-9]{1,21}(?:\.[0-9]{1,30})?(?:e[+-][0-9]{2,3}
 _LARGEST_DECIMAL = 1e65
 _EXACT = decimal.Context(prec=120)
 """Enough for 65 digits and the digits of a double."""
+_STANDARD = str.maketrans("-_+/", "+/--")
+"""From the alphabet that is safe in URLs to that of base64, which has no ``-``."""
 _UTC = TextForm("date and time in UTC", r"0000-00-00T00:00:00(?:\.0{1,6})?Z")
 
 
@@ -201,6 +204,21 @@ def base64_or(raw: frozenset[str | bytes], content: bytes) -> Neutral:
             raise
 
     return lambda values: [None if value is None else read(value) for value in values]
+
+
+def url_safe_bytes(values: Sequence[str | None]) -> list[bytes | None]:
+    """Bytes as base64 that is safe in URLs."""
+    return [None if value is None else a2b_base64(value.translate(_STANDARD), strict_mode=True) for value in values]
+
+
+def hex_bytes(values: Sequence[str | None]) -> list[bytes | None]:
+    """Bytes as hex."""
+    return [None if value is None else a2b_hex(value) for value in values]
+
+
+def unsigned_texts(values: Sequence[str | None]) -> list[int | None]:
+    """BIGINT UNSIGNED with all its digits."""
+    return unsigned_bytes([None if value is None else value.encode() for value in values])
 
 
 def _list(texts: pa.Array) -> Sequence[str | None]:

@@ -51,7 +51,9 @@ def compile_rows(row: RowMessage, form: RowForm) -> ReadRow | None:
         ("schemaVersion", Literal[row.version]),
     ]
     message = struct(
-        "Row", [*head, *_HEAD, *images, ("checksum", Checksum | UnsetType, UNSET)], forbid_unknown_fields=True
+        "Row",
+        [*head, *_HEAD, *images, ("checksum", Checksum | UnsetType, UNSET), ("startTs", int | UnsetType, UNSET)],
+        forbid_unknown_fields=True,
     )
     cells = eval(f"lambda image: ({''.join(map(_cell, range(len(columns)), columns))})")
     texts = [at for at, column in enumerate(columns) if column.type.base in TEXTS]

@@ -20,13 +20,14 @@ MILLIS, MICROS = "io.debezium.time.Timestamp", "io.debezium.time.MicroTimestamp"
 NOON = 43_200_000
 
 
-def read(wire, *, told=None, defined=None, zone="Asia/Shanghai"):
+def read(wire, *, told=None, defined=None, zone="Asia/Shanghai", **options):
     """The value, the type and whether it is lossy, of a cell *wire* of a column ``c``.
 
-    *told* are the arguments of its field in the schema block, *defined* is its definition in the DDL.
+    *told* are the arguments of its field in the schema block, *defined* is its definition in the DDL. *options* are those of
+    the changefeed.
     """
     known = SchemaHistory() if defined is None else history(f"CREATE TABLE t (id INT PRIMARY KEY, c {defined})")
-    changefeed = Changefeed(protocol="debezium", topic="topic", timezone=zone)
+    changefeed = Changefeed(protocol="debezium", topic="topic", timezone=zone, **options)
     codec = DebeziumCodec(changefeed, 100_000, SchemaLookup(known))
     fields = None if told is None else (ID, field("c", *told[0], **told[1]))
     raw = row(after={"id": 1, "c": wire}, fields=fields)
@@ -222,6 +223,87 @@ def test_a_value_that_is_the_default_may_be_null(told, defined, doubtful, certai
         assert read(wire, told=told, defined=defined)[2], wire
     if certain is not None:
         assert not read(certain, told=told, defined=defined)[2]
+
+
+LONG = "12345678901234567890123456789012345.123456789012345678901234567890"
+TEXT = {"debezium_decimal_handling_mode": "string", "debezium_bigint_unsigned_handling_mode": "string"}
+URL_SAFE, HEX = ({"debezium_binary_handling_mode": mode} for mode in ("base64-url-safe", "hex"))
+
+
+@pytest.mark.parametrize(
+    ("options", "told", "defined", "wire", "value"),
+    [
+        (TEXT, told("string", tidb_type="decimal"), None, LONG, LONG),
+        ({}, told("string", tidb_type="decimal"), "DECIMAL(65,30)", f"-{LONG}", f"-{LONG}"),
+        (TEXT, told("string"), "DECIMAL(65,30)", LONG, LONG),
+        (TEXT, None, "DECIMAL(65,30)", LONG, LONG),
+        (TEXT, None, "DECIMAL(9,2)", None, None),
+        (
+            TEXT,
+            told("double", tidb_type="decimal"),
+            "DECIMAL(9,2)",
+            1.5,
+            "1.50",
+        ),  # before the changefeed had the option
+        (TEXT, told("string", tidb_type="bigint unsigned"), None, "18446744073709551614", 2**64 - 2),
+        (TEXT, told("string"), "BIGINT UNSIGNED", "18446744073709551614", 2**64 - 2),
+        (TEXT, None, "BIGINT UNSIGNED", "18446744073709551614", 2**64 - 2),
+        (TEXT, None, "BIGINT", -7, -7),
+        (TEXT, None, "INT UNSIGNED", 7, 7),
+        ({}, told("bytes", tidb_type="varbinary"), None, "+/8=", b"\xfb\xff"),
+        ({}, told("bytes"), "BLOB", "+/8=", b"\xfb\xff"),
+        (URL_SAFE, told("string", tidb_type="varbinary"), None, "-_8=", b"\xfb\xff"),
+        (URL_SAFE, told("string"), "BLOB", "-_8AAA==", b"\xfb\xff\0\0"),
+        (URL_SAFE, None, "BINARY(2)", "-_8=", b"\xfb\xff"),
+        (HEX, told("string", tidb_type="blob"), None, "fbff", b"\xfb\xff"),
+        (HEX, None, "VARBINARY(9)", "", b""),
+        (HEX, None, "VARCHAR(9)", "fbff", "fbff"),
+        (HEX, told("bytes", "io.debezium.data.Bits", parameters={"length": "12"}), None, "BQA=", 5),
+    ],
+)
+def test_numbers_and_bytes_are_exact_in_the_forms_of_newer_releases(options, told, defined, wire, value):
+    found, _, lossy = read(wire, told=told, defined=defined, **options)
+    assert (found, lossy) == (value, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "told", "defined", "doubtful", "certain"),
+    [
+        (TEXT, told("string", tidb_type="decimal", default="1.5"), "DECIMAL(6,2) DEFAULT 1.5", ["1.5", "1.50"], "1.51"),
+        (TEXT, None, "DECIMAL(6,2) DEFAULT 1.5", ["1.50"], "0.00"),
+        (TEXT, told("string", tidb_type="decimal"), None, ["0.00", "0"], "10.00"),
+        (TEXT, told("string", tidb_type="bigint unsigned", default="7"), None, ["7", "0"], "70"),
+        (TEXT, None, "BIGINT UNSIGNED DEFAULT (nextval(s))", ["7", "0"], None),
+        (TEXT, None, "BIGINT UNSIGNED DEFAULT 18446744073709551615", ["18446744073709551615", "0"], "1"),
+        (URL_SAFE, told("string", tidb_type="varbinary", default="-_8="), None, ["-_8="], "-_8A"),
+        (HEX, told("string", tidb_type="varbinary", default="6162"), None, ["6162"], "6163"),
+        (HEX, None, "VARBINARY(9) DEFAULT 'ab'", ["6162"], "6163"),
+        (URL_SAFE, None, "VARBINARY(9) DEFAULT 0x00FF", ["AP8=", "AO-_vQ=="], "AAA="),
+        ({}, told("string", tidb_type="varbinary", default="YWI="), None, ["YWI="], "YWM="),
+    ],
+)
+def test_the_default_in_a_form_of_newer_releases_may_be_null(options, told, defined, doubtful, certain):
+    for wire in doubtful:
+        assert read(wire, told=told, defined=defined, **options)[2], wire
+    if certain is not None:
+        assert not read(certain, told=told, defined=defined, **options)[2]
+
+
+@pytest.mark.parametrize(
+    ("options", "defined", "wire"),
+    [
+        (TEXT, "DECIMAL(6,2)", 1.5),
+        (TEXT, "DECIMAL(6,2)", "1e5"),
+        (TEXT, "BIGINT UNSIGNED", "-1"),
+        (TEXT, "BIGINT UNSIGNED", "\u0661"),
+        (TEXT, "BIGINT UNSIGNED", str(2**64)),
+        (URL_SAFE, "BLOB", "+/8="),
+        (HEX, "BLOB", "fbf"),
+        (HEX, "BLOB", "\u0661\u0661"),
+    ],
+)
+def test_what_is_not_in_the_form_of_the_option_is_refused(options, defined, wire):
+    assert read(wire, defined=defined, **options) == "bad_cell"
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,23 @@ def test_a_start_ts_is_of_no_account():
     assert event.commit_ts == TS
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["with schemas", "without schemas"])
+def test_keys_have_the_forms_of_the_row(told):
+    fields = (
+        field("n", "string", optional=False, tidb_type="bigint unsigned"),
+        field("b", "string", optional=False, tidb_type="varbinary"),
+    )
+    known = history("CREATE TABLE t (n BIGINT UNSIGNED, b VARBINARY(9), PRIMARY KEY (n, b))")
+    decoder = codec(
+        known, debezium_bigint_unsigned_handling_mode="string", debezium_binary_handling_mode="base64-url-safe"
+    )
+    wire = {"n": "18446744073709551615", "b": "-_8="}
+    event = only(decoder, row(after=wire, key=wire, fields=fields if told else None))
+    assert (cells(event.after), event.lossy) == ({"n": 2**64 - 1, "b": b"\xfb\xff"}, ())
+    other = row(after=wire, key={**wire, "b": "-_4="}, fields=fields if told else None)
+    assert undecodable(decoder, other).reason == "key_mismatch"
+
+
 @pytest.mark.parametrize("fields", [FIELDS, None], ids=["with schemas", "without schemas"])
 def test_a_table_without_handle_key_has_an_empty_key(fields):
     event = only(

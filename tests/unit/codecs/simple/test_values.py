@@ -230,3 +230,13 @@ def test_single_precision_has_its_own_shortest_text(values: list[float | None]) 
 def significant_digits(value: float) -> int:
     """How many digits its shortest text has, without zeros at its ends: 1 of 1e15, whose text as a float has 18 characters."""
     return len(Decimal(repr(value)).normalize().as_tuple().digits)
+
+
+def test_a_start_ts_is_of_no_account() -> None:
+    raw = row("json", data={"id": "1", "c": None}, startTs=5)
+    reader = codec("json", table_schema(ID, column("c", "int")))
+    events = [reader.decode(message(raw)) for _ in range(3)]
+    assert isinstance(events[0][0], RowEvent)
+    assert events[0] == events[1] == events[2]
+    assert reader._rows is not None
+    assert reader._rows.read(raw) == events[0][0]
