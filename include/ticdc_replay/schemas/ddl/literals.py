@@ -11,7 +11,7 @@ import msgspec
 
 from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, ColumnType, integer_range
 from ticdc_replay.domain.definition import DefinedColumn
-from ticdc_replay.schemas.ddl.tokens import Cursor, DdlSyntaxError, Kind
+from ticdc_replay.schemas.ddl.tokens import Cursor, DdlSyntaxError, Kind, Token
 
 Generated = typing.Literal["stored", "virtual"] | None
 
@@ -24,6 +24,7 @@ class Literal(NamedTuple):
 
 
 NULL = Literal("word", "NULL")
+_POINT = Token("symbol", ".")
 
 _DECIMALS = Context(prec=65, rounding=ROUND_HALF_UP)
 """As many digits as a DECIMAL has, rounded as MySQL does."""
@@ -64,6 +65,8 @@ def read_default(cursor: Cursor) -> Literal | None:
         raise DdlSyntaxError(f"a literal of {token.kind} with the digits {token.text[:40]!r}")
     if token.kind in ("string", "bits", "hex"):
         return Literal(token.kind, token.text)
+    if token == _POINT and cursor.peek().kind == "number":  # .5
+        token = Token("number", f"0.{cursor.next().text}")
     if token.kind == "number":
         return Literal("number", sign + token.text)
     word = token.text.upper()

@@ -114,6 +114,7 @@ def test_a_binary_default_charset_makes_character_columns_binary_unless_they_say
         ("BIGINT AUTO_INCREMENT", None, True),
         ("BIGINT PRIMARY KEY /*T![auto_rand] AUTO_RANDOM(5) */", None, True),
         ("DOUBLE DEFAULT 1.5e+10", "1.5e+10", False),
+        ("DOUBLE DEFAULT -.5e1", "-0.5e1", False),
         ("DECIMAL(8,3) DEFAULT 1.500", "1.500", False),
         ("DECIMAL(5,2) DEFAULT 1.235", "1.24", False),
         ("DECIMAL(5,2) DEFAULT '-0.001'", "0.00", False),
