@@ -141,6 +141,14 @@ class SwapNote(msgspec.Struct, frozen=True):
     """Whether rows and ledger are those of ``side``, so that only that one is left to be removed."""
 
 
+class Former(msgspec.Struct, frozen=True):
+    """The mirror whose name a table had before a RENAME that was followed, with the floor ``floor_ts`` (TSO) after it. The table
+    may still carry its ``incarnation``."""
+
+    incarnation: str
+    floor_ts: int
+
+
 class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What the ledger knows of one mirror: ``TableState``, and what a lake needs beside it.
 
@@ -174,6 +182,8 @@ class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
     """As ``TableState`` has it."""
     swap: SwapNote | None = None
     """Set until the swap has ended."""
+    former: Former | None = None
+    """Of the last rename of its table that was followed."""
     takes_place_of: Relation | None = None
     """The mirror whose place it takes, once that one's ``swap`` says so. From then on nothing is loaded into it."""
     format: int = 1
@@ -285,10 +295,15 @@ class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
         return self._with(
             incarnation=old.incarnation,
             tombstones=old.tombstones,
+            former=old.former,
             stopped=tuple(stopped),
             swap=None if old.swap is None else msgspec.structs.replace(old.swap, is_written=True),
             takes_place_of=None,
         )
+
+    def with_former(self, former: Former | None) -> "TableDocument":
+        """After ``LakeLedger.note_former``, or ``forget_former``."""
+        return self._with(former=former)
 
     def with_tombstones(self, files: Iterable[TombstoneFile], without: Collection[str] = ()) -> "TableDocument":
         """With *files*, and without those that are called as *without* says."""

@@ -6,10 +6,12 @@ from typing import ClassVar
 from ticdc_replay.changelog.cells.types import MAX_DECIMAL_DIGITS
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.targets.lake.dialect import quoted, string
+from ticdc_replay.targets.lake.documents import Former
 from ticdc_replay.targets.lake.session import LakeSession
 from ticdc_replay.targets.lake.table_format import INCARNATION, properties_sql
 from ticdc_replay.targets.lake.tables import key_property, why_type_stays
 from ticdc_replay.targets.mirror.following import FollowingSession
+from ticdc_replay.targets.mirror.planning.renames import between, in_order
 from ticdc_replay.targets.mirror.planning.tables import ColumnMove, MirrorStep, Relation, RenameColumn
 
 
@@ -70,11 +72,53 @@ class FollowingLakeSession(LakeSession, FollowingSession):
         properties = properties_sql(key_property(key), string)
         self._run(f"ALTER TABLE {self._format.name_of(target)} SET TBLPROPERTIES ({properties})")
 
-    def rename_tables(self, names: Mapping[Relation, Relation]) -> None:
-        """A table without the mark of its old name is taken over by its next load, as one that a person renames."""
+    def rename_tables(self, names: Mapping[Relation, Relation], floor_ts: int) -> None:
+        """One after the other. Each keeps the mark of its old name: it is found by that, and no load takes a table with it."""
+        places = self.find_renamed(names, floor_ts)
+        for old, place in places.items():
+            if place == old and self.ledger.incarnation_of(old) is not None:
+                self._adopt(old)
+                self.ledger.forget_former(old)
+        for place, new in in_order({place: names[old] for old, place in places.items() if place != names[old]}):
+            self._run(self._format.rename_table(place, new))
+
+    def find_renamed(self, names: Mapping[Relation, Relation | None], floor_ts: int) -> dict[Relation, Relation]:
+        """As the ledger says, if it has the new name already, and else as the marks show."""
+        own = {old: self.ledger.incarnation_of(old) for old in names}
+        arrived = {
+            old: new
+            for old, new in names.items()
+            if new is not None
+            and own[old] is not None
+            and self.ledger.former_of(new) == Former(own[old] or "", floor_ts)
+        }
+        places = {place for name in (*names, *names.values()) if name is not None for place in (name, between(name))}
+        marks = {place: self._mark_of(place) for place in places.difference(arrived.values())}
+        found = dict(arrived)
+        for old in names.keys() - arrived.keys():
+            mark = marks.get(old)
+            moved = [place for place, each in marks.items() if each is not None and each == own[old]]
+            if mark is not None and mark in ("", *self.ledger.marks_of(old)):
+                found[old] = old
+            elif moved:
+                found[old] = moved[0]
+            elif mark is not None and mark not in own.values():
+                self.find_table(old)  # raises: it is none of this ledger
+        return found
+
+    def _mark_of(self, table: Relation) -> str | None:
+        """The mark of the table that is called *table* now, empty if it has none; None if there is no table."""
+        properties = self._properties(table)
+        if properties is None or self._format.is_dropped(properties):
+            return None
+        return properties.get(INCARNATION, "")
+
+    def end_renames(self, names: Mapping[Relation, Relation], floor_ts: int) -> None:
+        """A load may take them then, and puts the mark of the new name into them."""
         for old, new in names.items():
-            self._run(f"ALTER TABLE {self._format.name_of(old)} UNSET TBLPROPERTIES IF EXISTS ({string(INCARNATION)})")
-            self._run(self._format.rename_table(old, new))
+            former = self.ledger.incarnation_of(old)
+            if former is not None:
+                self.ledger.note_former(new, Former(former, floor_ts))
 
     def note_column(self, target: Relation, move: ColumnMove) -> None:
         """The document of a new name is written first (``LakeLedger.flush``), so that no column is forgotten under both names."""

@@ -19,6 +19,7 @@ from ticdc_replay.targets.base import HeldTable, Load, StoppedLoad, TableReport
 from ticdc_replay.targets.lake.begun import BegunLoads
 from ticdc_replay.targets.lake.documents import (
     REGISTRY,
+    Former,
     MirrorEntry,
     Registry,
     StoppedReport,
@@ -116,6 +117,19 @@ class LakeLedger(BegunLoads):
         document = self._document(target)
         return document.incarnation if document is not None else None
 
+    def marks_of(self, target: Relation) -> tuple[str, ...]:
+        """What the table of the mirror *target* may carry: its incarnation, or that of the name which it had before. Empty if the
+        mirror is not known."""
+        incarnation, former = self.incarnation_of(target), self.former_of(target)
+        return tuple(
+            each for each in (incarnation, former.incarnation if former is not None else None) if each is not None
+        )
+
+    def former_of(self, target: Relation) -> Former | None:
+        """What is known of the name that the table of *target* had before; None for nothing."""
+        document = self._document(target)
+        return document.former if document is not None else None
+
     def mirrors(self) -> list[tuple[TableName, Relation, str]]:
         made = [_entry(target, each) for target, each in self._changed.items() if each.made is not None]
         return [(entry.source, entry.target, entry.pipeline) for entry in self._registry().with_mirrors(made).mirrors]
@@ -161,6 +175,15 @@ class LakeLedger(BegunLoads):
 
     def note_form(self, target: Relation, columns: Mapping[str, KnownColumn]) -> None:
         self._of(target).apply(lambda document: document.with_form(columns))
+
+    def note_former(self, target: Relation, former: Former) -> None:
+        """Note that the table of *target* is that of *former*, whose incarnation it still carries."""
+        self._of(target).apply(lambda document: document.with_former(former))
+
+    def forget_former(self, target: Relation) -> None:
+        """Note, at once, that the table of *target* carries its own incarnation."""
+        if self.former_of(target) is not None:
+            self._write_now(target, lambda document: document.with_former(None))
 
     def note_topic(self, target: Relation, topic_id: str) -> None:
         self._of(target).apply(lambda document: document.with_topic(topic_id))

@@ -165,10 +165,11 @@ class LakeSession(Session):
                 f"{target} is kept by the ledger {ledger}, and this target has {self._ledger_uri}: name the same `ledger` "
                 "in both targets, or another `schema` or catalog"
             )
-        if incarnation is not None and incarnation != self.ledger.incarnation_of(target):
+        if incarnation is not None and incarnation not in self.ledger.marks_of(target):
             raise TargetMismatchError(
-                f"{target} is a mirror that its ledger no longer knows: it was forgotten or renamed, or the ledger was lost. "
-                "Drop the table, and load its windows again. If it holds all rows up to its floor (mirror floor), run ALTER "
+                f"{target} is a mirror that its ledger no longer knows: it was forgotten or renamed, or the ledger was lost. If "
+                "`ticdc-replay mirror follow` broke while it renamed tables, run it again. Otherwise drop the table, and load "
+                "its windows again. If it holds all rows up to its floor (mirror floor), run ALTER "
                 f"TABLE … UNSET TBLPROPERTIES ('{INCARNATION}'), and the load again, which takes it over"
             )
 
@@ -308,11 +309,11 @@ class LakeSession(Session):
         return job.run(late=not in_order), []
 
     def _adopt(self, target: Relation) -> None:
-        """Mark a table that somebody has made by hand as the ledger's."""
+        """Mark a table that somebody has made by hand, or that had another name, as the ledger's."""
         looked, incarnation = self._look_at(target), self.ledger.incarnation_of(target)
         assert looked is not None, "a table is made before rows are merged"
         assert incarnation is not None, "the ledger knows a table before rows are merged"
-        if INCARNATION not in looked.properties:
+        if looked.properties.get(INCARNATION) != incarnation:
             marks = properties_sql(tables.own_properties(incarnation, self._ledger_uri), string)
             self._run(f"ALTER TABLE {self._format.name_of(target)} SET TBLPROPERTIES ({marks})")
 

@@ -2,7 +2,8 @@
 
 The mirror then has exactly the rows that the upstream had. So the same change of it, and a floor just above the DDL, leave
 it as if it had been filled at that moment. Where the database has DDL in transactions, all of it is one. Elsewhere each step
-can be repeated, since the catalogue shows whether it was done; statements of which it does not are refused.
+can be repeated, since the catalogue shows whether it was done: of columns by their names, so a statement that changes one twice
+is refused; of tables by what a session brings (``FollowingSession.rename_tables``).
 """
 
 from abc import abstractmethod
@@ -110,8 +111,19 @@ class FollowingSession(Session):
         """Make *key* the primary key of *target*; other columns may be NULL then. Its values are unique, and not NULL."""
 
     @abstractmethod
-    def rename_tables(self, names: Mapping[Relation, Relation]) -> None:
-        """Give each table of *names* its new name, all at once; two may swap theirs."""
+    def rename_tables(self, names: Mapping[Relation, Relation], floor_ts: int) -> None:
+        """Give each table of *names* its new name, also if an attempt has begun to; tables may swap theirs. Nothing is loaded
+        into them until their floors are *floor_ts* (TSO) and ``end_renames`` was called, or they have their old names again."""
+
+    def end_renames(self, names: Mapping[Relation, Relation], floor_ts: int) -> None:
+        """Let the renames *names* count in the commit of the floors, which are *floor_ts* (TSO). Here: they are part of its
+        transaction."""
+        return
+
+    def find_renamed(self, names: Mapping[Relation, Relation | None], floor_ts: int) -> dict[Relation, Relation]:
+        """The tables of *names* that are there, and the name that each has now: an attempt to follow the DDL of *floor_ts* (TSO)
+        may have given some their new names, None for no name here. Here: then they have their old names again."""
+        return {old: old for old in names if self.find_table(old) is not None}
 
     def note_column(self, target: Relation, move: ColumnMove) -> None:
         """Note *move*, which changes no table, in the commit of the floors."""
@@ -139,6 +151,8 @@ class Following:
 
     tables: tuple[TableName, ...]
     steps: tuple[Step, ...]
+    names: Mapping[Relation, Relation]
+    """The mirrors that get other names, and those."""
 
 
 def plan(
@@ -162,7 +176,7 @@ def carry_out(
         step.do()
     session.require_locks()
     floor_ts, ledger = ddl.commit_ts + 1, session.ledger
-    for table in how.tables:
+    for table in sorted(how.tables, key=lambda each: each == ddl.table):  # last that by which a repeat finds the DDL
         target = target_of(config, dialect, table)
         if ledger.state_of(target) is None:
             ledger.add_table(
@@ -181,6 +195,7 @@ def carry_out(
             ledger.raise_marks(target, schema_ts=0, whole_ts=0, newest_ts=0)  # ends what was begun to be added
             ledger.raise_floor(target, floor_ts, floor_ts)
     _bring_kept(session, config, dialect, kept, _renames(ddl))
+    session.end_renames(how.names, floor_ts)
     clear_tombstones(session, config, dialect, how.tables)
 
 
@@ -234,6 +249,9 @@ class _Planner:
         self._marker = self._deleted_column or session.marker
         self._tables = ddl.tables
         self._renames = _renames(ddl)
+        self._wanted = TablePatterns(ddl.selection)
+        self._moves = {self._target(old): self._new_mirror(new) for old, new in self._renames.items()}
+        """The mirrors of tables that get other names, and those; None for a table that has no mirror under its new name."""
 
     def plan(self) -> Following:
         if not any(entry.table == self._ddl.table for entry in self._ddl.changes):
@@ -243,8 +261,10 @@ class _Planner:
         for entry in self._ddl.changes:
             if entry.table in self._tables:
                 steps += self._steps(entry)
-        steps += self._rename_steps()
-        return Following(tuple(self._tables), tuple(steps))
+        places = self._session.find_renamed(self._moves, self._floor_ts) if self._moves else {}
+        names = {old: new for old, new in self._moves.items() if new is not None and old in places}
+        steps += self._rename_steps(places, names)
+        return Following(tuple(self._tables), tuple(steps), names)
 
     def _steps(self, entry: TableChanges) -> Iterator[Step]:
         """All that *entry* does to its mirror, but for names of tables."""
@@ -279,7 +299,7 @@ class _Planner:
                         f"floor <pipeline> {entry.table} --at {self._floor_ts}`. Else do the same to its mirror before that, or"
                     )
                 raise self._refused(entry.table, f"{words_of(change)}: {why}: {REBUILD}")
-        found = self._session.find_table(target)
+        found = self._session.find_table(target) if changes else None
         if found is None:
             return
         if not self._session.in_one_transaction:
@@ -533,64 +553,53 @@ class _Planner:
     def _dropping(self, target: Relation) -> Step:
         return Step(f"DROP TABLE {target}", lambda: self._session.drop_followed(target, self._floor_ts))
 
-    def _rename_steps(self) -> Iterator[Step]:
-        wanted = TablePatterns(self._ddl.selection)
-        names: dict[Relation, Relation] = {}
-        going: set[Relation] = set()
-        given = set(self._renames.values())
-        if not self._session.in_one_transaction and given & set(self._renames):
-            raise self._refused(
-                self._ddl.table,
-                "names go round in the statement. Each DDL of this server counts at once, so an attempt that breaks could not be "
-                "repeated: rename the mirrors by hand, and raise their floors",
-            )
+    def _rename_steps(self, places: Mapping[Relation, Relation], names: Mapping[Relation, Relation]) -> Iterator[Step]:
+        """Give the mirrors of *names*, which are where *places* says, their new names; drop those that get none."""
+        going = [old for old, new in self._moves.items() if new is None and places.get(old) == old]
         for old, new in self._renames.items():
-            if new is None:
-                raise self._refused(
-                    old, f"the changelog is of an earlier version, which does not say the new name: {REBUILD}"
-                )
-            source = self._target(old)
-            if self._session.find_table(source) is None:
-                continue
-            if not wanted.wants(new.schema, new.table) or self._config.is_reserved_schema(self._target(new).schema):
-                going.add(source)
-                yield self._dropping(source)
-                continue
-            names[source] = self._target(new)
-            reason = self._session.why_name_stays(source, names[source])
+            mirror = self._target(old)
+            reason = self._session.why_name_stays(mirror, names[mirror]) if mirror in names else None
             if reason is not None:
                 raise self._refused(old, f"{reason}: {REBUILD}")
-        for old, new in self._renames.items():
             if new in self._tables:
-                self._require_old_mirror(new, old, wanted)
+                self._require_old_mirror(new, old, places)
+        given = set(self._renames.values())
         for entry in self._ddl.changes:
             kinds = _rename_kinds(entry) if entry.table in self._tables else ()
             if kinds[-1:] == ("renamed_here",) and entry.table not in given:
-                self._require_old_mirror(entry.table, None, wanted)
-        for old_mirror, new_mirror in names.items():
-            if new_mirror not in {*names, *going} and self._session.find_table(new_mirror) is not None:
+                self._require_old_mirror(entry.table, None, places)
+        for mirror, to in names.items():
+            is_free = to in {*names, *going, places[mirror]} or self._session.find_table(to) is None
+            if not is_free:
                 raise self._refused(
                     self._ddl.table,
-                    f"{new_mirror} is there already, beside {old_mirror}: drop the one that is not wanted, or load the window of "
-                    "its DROP first",
+                    f"{to} is there already, beside {mirror}: drop the one that is not wanted, or load the window of its DROP "
+                    "first",
                 )
-        if names:
-            text = ", ".join(f"{old} TO {new}" for old, new in names.items())
+        yield from map(self._dropping, going)
+        if any(places[mirror] != to for mirror, to in names.items()):
+            text = ", ".join(f"{mirror} TO {to}" for mirror, to in names.items())
 
             def rename() -> None:
-                for new in names.values():
-                    self._session.create_schema(new.schema)
-                self._session.rename_tables(names)
+                for to in names.values():
+                    self._session.create_schema(to.schema)
+                self._session.rename_tables(names, self._floor_ts)
 
             yield Step(f"RENAME TABLE {text}", rename)
 
-    def _require_old_mirror(self, table: TableName, old: TableName | None, wanted: TablePatterns) -> None:
-        """Refuse to give *table* the rows of *old* if no mirror has them."""
-        if old is None or not wanted.wants(old.schema, old.table):
+    def _new_mirror(self, new: TableName) -> Relation | None:
+        """The mirror of the table *new*, or None if it has none."""
+        mirror = self._target(new)
+        is_mirrored = self._wanted.wants(new.schema, new.table) and not self._config.is_reserved_schema(mirror.schema)
+        return mirror if is_mirrored else None
+
+    def _require_old_mirror(self, table: TableName, old: TableName | None, places: Mapping[Relation, Relation]) -> None:
+        """Refuse to give *table* the rows of *old* if no mirror has them; those of *places* are there."""
+        if old is None or not self._wanted.wants(old.schema, old.table):
             raise self._refused(
                 table, f"the table that has its name now is not mirrored here under its old name: {REBUILD}"
             )
-        if self._session.find_table(self._target(old)) is not None:
+        if self._target(old) in places:
             return
         for name in (old, table):
             state = self._session.ledger.state_of(self._target(name))

@@ -42,7 +42,7 @@ class MysqlDatabase(Target[MysqlTarget]):
             server = look(connection)
             ledger_tables.create(connection, server)
             session = MysqlSession(connection, server, settings.conn_id)
-            session.end_swaps(place_of(self.config, self.dialect))
+            session.end_begun(place_of(self.config, self.dialect))
             yield session
             connection.commit()
 
@@ -51,8 +51,8 @@ class MysqlDatabase(Target[MysqlTarget]):
         settings = self.settings
         with staging.attempt(settings, load) as (connection, server):
             session = MysqlSession(connection, server, settings.conn_id, self.config.rows_per_commit)
-            with session.translated("end a swap that broke"):
-                session.end_swaps(place_of(self.config, self.dialect))
+            with session.translated("end what broke"):
+                session.end_begun(place_of(self.config, self.dialect))
             yield session
 
     @property

@@ -10,6 +10,7 @@ from ticdc_replay.targets.mirror.beside import Swap
 from ticdc_replay.targets.mirror.planning.tables import ColumnMove, Relation, TableState
 from ticdc_replay.targets.mirror.sql_ledger import SqlLedger
 from ticdc_replay.targets.mysql.begun import BegunLoads
+from ticdc_replay.targets.mysql.renames import Renaming
 from ticdc_replay.targets.mysql.tables import sql_of
 
 _OF_TARGET: LiteralString = "WHERE (target_schema, target_table) = (%s, %s)"
@@ -98,6 +99,27 @@ class MysqlLedger(BegunLoads, SqlLedger):
     def end_swap(self, swap: Swap) -> None:
         """Note that *swap* is done."""
         self._execute("DELETE FROM {schema}.swaps " + _OF_TARGET, _place(swap.old))
+
+    def note_renaming(self, renaming: Renaming) -> None:
+        """Note *renaming*, in place of what is noted of it."""
+        self.end_renaming(renaming)
+        content = msgspec.json.encode(renaming).decode()
+        for place in renaming.places:
+            self._execute("INSERT INTO {schema}.renames VALUES (%s, %s, %s)", [*_place(place), content])
+
+    def renaming_of(self, target: Relation) -> Renaming | None:
+        """The noted rename that gives or takes the name *target*; None if there is none."""
+        row = self._first("SELECT content FROM {schema}.renames " + _OF_TARGET, _place(target))
+        return msgspec.json.decode(row[0], type=Renaming) if row is not None else None
+
+    def renamed_places(self) -> list[Relation]:
+        """The names that noted renames give or take."""
+        return [Relation(*row) for row in self._execute("SELECT target_schema, target_table FROM {schema}.renames")]
+
+    def end_renaming(self, renaming: Renaming) -> None:
+        """Note nothing of *renaming* any more."""
+        for place in renaming.places:
+            self._execute("DELETE FROM {schema}.renames " + _OF_TARGET, _place(place))
 
     def replace(self, old: Relation, new: Relation, tombstones: Relation) -> None:
         for table in ("begun_changes", "dropping"):

@@ -7,6 +7,7 @@ They are those of PostgreSQL (``targets.postgres.ledger_tables``), lists as JSON
 * ``base`` in ``tables``: the run of the base whose load has begun, as its rows come in a later commit than the floor;
 * ``dropping``: each mirror that is about to be dropped, and the floor that it has afterwards;
 * ``swaps``: each mirror whose place a rebuilt one is about to take (``beside.Swap``);
+* ``renames``: each old and each new name of mirrors that get new names (``renames.Renaming``);
 * ``locks``: the row that a load locks which makes a mirror, or notes dropped databases.
 """
 
@@ -35,6 +36,7 @@ _TABLES = {
     "soft_deletes": f"{_TARGET} deleted_column {_NAME}, PRIMARY KEY (target_schema, target_table)",
     "dropping": f"{_TARGET} floor_ts bigint NOT NULL, PRIMARY KEY (target_schema, target_table)",
     "swaps": f"{_TARGET} content longtext NOT NULL, PRIMARY KEY (target_schema, target_table)",
+    "renames": f"{_TARGET} content longtext NOT NULL, PRIMARY KEY (target_schema, target_table)",
     "ledger": f"""{_TARGET} from_ts bigint NOT NULL, to_ts bigint NOT NULL, run_hash varchar(64) NOT NULL,
         pipeline varchar(191) NOT NULL, attempt varchar(64) NOT NULL, report longtext NOT NULL,
         applied_at timestamp(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import ClassVar
+from uuid import uuid4
 
 import msgspec
 
@@ -25,13 +26,14 @@ from ticdc_replay.targets.mirror.planning.tables import (
 )
 from ticdc_replay.targets.mirror.session import Merged
 from ticdc_replay.targets.mirror.staging import Staged
-from ticdc_replay.targets.mysql import ledger_tables, locks, staging
+from ticdc_replay.targets.mysql import ledger_tables, locks, renames, staging
 from ticdc_replay.targets.mysql import swap as tables_swap
 from ticdc_replay.targets.mysql.dialect import literal_of
 from ticdc_replay.targets.mysql.direct import MysqlDirect
 from ticdc_replay.targets.mysql.errors import Errors, is_lost, translate, translated
 from ticdc_replay.targets.mysql.ledger import MysqlLedger
 from ticdc_replay.targets.mysql.merge import merge
+from ticdc_replay.targets.mysql.renames import Renaming
 from ticdc_replay.targets.mysql.server import TIDB_ROWS_PER_COMMIT, MysqlConnection, Server
 from ticdc_replay.targets.mysql.tables import (
     changed_type,
@@ -103,22 +105,29 @@ class MysqlSession(SwappingSession):
         self.connection.commit()
 
     def lock_table(self, target: Relation) -> None:
-        """A swap that broke is done first, so that whoever writes finds the new table with its own ledger."""
+        """A swap or rename that broke is ended first, so that whoever writes finds the table that its ledger knows."""
         self._lock(_lock_of(target), f"another load has held {target}")
-        self._end_swap_of(target)
+        self._end_begun_of(target)
 
-    def end_swaps(self, place: str) -> None:
-        """End the swaps of mirrors of *place* that broke, but for one that somebody is at. What is read from now on is of the
-        new mirror, which may have another form than the old one."""
-        for swap in self.ledger.begun_swaps(place):
-            with locks.locked(self.connection, _lock_of(swap.old), 0) as held:
+    def end_begun(self, place: str) -> None:
+        """End the swaps of mirrors of *place* that broke, and all renames, but for those that somebody is at. What is read from
+        now on is of the table that the ledger knows: after a swap it may have another form."""
+        for target in [*(swap.old for swap in self.ledger.begun_swaps(place)), *self.ledger.renamed_places()]:
+            with locks.locked(self.connection, _lock_of(target), 0) as held:
                 if held:
-                    self._end_swap_of(swap.old)
+                    self._end_begun_of(target)
 
-    def _end_swap_of(self, target: Relation) -> None:
-        begun = self.ledger.begun_swap(target)
-        if begun is not None:
-            self._end(begun)
+    def _end_begun_of(self, target: Relation) -> None:
+        swap = self.ledger.begun_swap(target)
+        if swap is not None:
+            self._end(swap)
+        if self.ledger.renaming_of(target) is not None:
+            with locks.locked(self.connection, "renames") as held:  # others may hold the lock of another of its tables
+                if not held:
+                    raise TransientError(f"another session has been ending a rename of {target}; try again")
+                renaming = self.ledger.renaming_of(target)
+                if renaming is not None:
+                    self._end_renaming(renaming)
 
     def _lock(self, name: str, holder: str) -> None:
         if not locks.take(self.connection, name):
@@ -230,8 +239,26 @@ class MysqlSession(SwappingSession):
         assert found is not None, "a key is changed where the table is"
         self._run(set_key_statement(self.server, target, found, key))
 
-    def rename_tables(self, names: Mapping[Relation, Relation]) -> None:
-        self._run("RENAME TABLE " + ", ".join(f"{sql_of(old)} TO {sql_of(new)}" for old, new in names.items()))
+    def rename_tables(self, names: Mapping[Relation, Relation], floor_ts: int) -> None:
+        renaming = Renaming(tuple(names.items()), uuid4().hex)
+        self.ledger.note_renaming(renaming)
+        self.connection.commit()
+        renames.rename(self.connection, renaming)
+
+    def end_renames(self, names: Mapping[Relation, Relation], floor_ts: int) -> None:
+        for renaming in filter(None, map(self.ledger.renaming_of, names)):
+            counting = msgspec.structs.replace(renaming, counts=True)
+            self.ledger.note_renaming(counting)
+            self._require_locks()
+            self.connection.commit()
+            self._end_renaming(counting)
+
+    def _end_renaming(self, renaming: Renaming) -> None:
+        if not renaming.counts:
+            renames.take_back(self.connection, renaming)
+        renames.clear(self.connection, renaming)
+        self.ledger.end_renaming(renaming)
+        self.connection.commit()
 
     def create_schema(self, schema: str) -> None:
         ledger_tables.create_schema(self.connection, self.server, schema)

@@ -84,6 +84,12 @@ def find_table(connection: MysqlConnection, server: Server, target: Relation) ->
     return FoundTable(kind == "BASE TABLE", columns, primary_key, {name: tuple(each) for name, each in unique.items()})
 
 
+def exists(connection: MysqlConnection, target: Relation) -> bool:
+    """Whether there is a table called *target*."""
+    with connection.cursor() as cursor:
+        return bool(cursor.execute(_TABLE, (target.schema, target.table)))
+
+
 def indexes_on(connection: MysqlConnection, target: Relation, column: str) -> list[str]:
     """The indexes of *target* that have *column*, but for unique ones."""
     place = (target.schema, target.table, column)

@@ -139,7 +139,7 @@ class PostgresSession(SwappingSession):
         for statement in set_key_statements(self.connection, target, key):
             self.connection.execute(statement)
 
-    def rename_tables(self, names: Mapping[Relation, Relation]) -> None:
+    def rename_tables(self, names: Mapping[Relation, Relation], floor_ts: int) -> None:
         for statement in rename_statements(names):
             self.connection.execute(statement)
 

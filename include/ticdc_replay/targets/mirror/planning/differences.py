@@ -114,7 +114,8 @@ def refuse_lost(plan: TablePlan, observed: Observed) -> None:
     if observed.found is None and state is not None and state.needs_table:
         raise TargetMismatchError(
             f"target table {plan.target}, with rows up to {describe(state.newest_ts)}, was dropped. To rebuild it, "
-            f"run `ticdc-replay mirror forget <pipeline> {plan.source}` and load its windows again"
+            f"run `ticdc-replay mirror forget <pipeline> {plan.source}` and load its windows again. If `ticdc-replay mirror "
+            "follow` broke while it renamed tables, run it again instead"
         )
 
 
