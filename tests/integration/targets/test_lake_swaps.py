@@ -199,6 +199,26 @@ def test_a_column_that_the_layout_needs_refuses_the_swap(make_lake: Callable[[],
     assert new_rows(lake) == NEW_ROWS
 
 
+@pytest.mark.parametrize("make_lake", ["delta"], indirect=True)
+def test_generated_columns_refuse_the_swap_if_columns_change(make_lake: Callable[[], LakeRig]) -> None:
+    """The column that one is computed from could not be dropped, after the new rows are there."""
+    lake = make_lake()
+    name = format_of(mirror(lake).config).name_of(Relation("shop", "t"))
+    own = {key: value for key, value in lake.rows("SHOW TBLPROPERTIES shop.t") if not key.startswith("delta.min")}
+    properties = ", ".join(f"'{key}' = '{value}'" for key, value in own.items() if "maxColumnId" not in key)
+    columns = "id INT, v INT, gone INT, Name STRING, n INT, _commit_ts BIGINT NOT NULL"
+    lake.spark.sql(
+        f"REPLACE TABLE {name} ({columns}, twice INT GENERATED ALWAYS AS (gone * 2)) USING delta TBLPROPERTIES ({properties})"
+    )
+    lake.spark.sql(f"INSERT INTO {name} (id, gone, _commit_ts) VALUES (1, 12, 10)")
+    with pytest.raises(
+        TargetMismatchError, match=r"columns v, gone, Name, twice(, n)? go, .* generated columns may need"
+    ):
+        swap(lake)
+    assert not mirror(lake).is_swapping(TABLE)
+    assert lake.rows("SELECT id, gone, twice FROM shop.t") == [(1, 12, 24)]
+
+
 def test_a_swap_that_can_not_be_done_leaves_the_old_table(make_lake: Callable[[], LakeRig]) -> None:
     lake = make_lake()
 

@@ -149,7 +149,14 @@ class Delta(TableFormat):
                 return f"the constraint {constraint} may need it: {value}. Run ALTER TABLE … DROP CONSTRAINT, and the load again"
         return _UNMAPPED if detail["properties"].get("delta.columnMapping.mode", "none") == "none" else None
 
+    def may_compute_columns(self, sql: Sql, target: Relation) -> bool:
+        """As the table's features say: its generated columns are in the log alone, and the feature stays when they go."""
+        (detail,) = sql.run(f"DESCRIBE DETAIL {self.name_of(target)}")
+        return "generatedColumns" in detail["tableFeatures"]
+
     def why_column_stays(self, text: str) -> str | None:
+        if "DELTA_GENERATED_COLUMNS_DEPENDENT_COLUMN_CHANGE" in text:
+            return "a generated column is computed from it. Drop that one, and run the load again"
         if (
             "COLUMN_MAPPING" in text
             or "DELTA_UNSUPPORTED_DROP_COLUMN" in text

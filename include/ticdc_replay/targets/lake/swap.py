@@ -187,6 +187,12 @@ class SwappingLakeSession(FollowingLakeSession, SwappingSession):
             reason = self._format.why_undroppable(self.sql, swap.old, name)
             if reason is not None:
                 lines.append(f"column {name}, which the new table does not have: {reason}")
+        changed = [*changes.removed, *(action.column for action in changes.before if isinstance(action, ChangeType))]
+        if changed and self._format.may_compute_columns(self.sql, swap.old):
+            lines.append(
+                f"columns {', '.join(changed)} go, or get another type, and its generated columns may need them: "
+                f"{self._format.config.database} does not show what they are computed from"
+            )
         nullable = {name for name, _, null in old.columns if null}
         wanted = {
             name for name, _, null in new.columns if not null

@@ -149,9 +149,13 @@ class TableFormat(ABC):
         """Why *column* must not be dropped, though its statement may not fail, and what to do; else None."""
         return None
 
+    def may_compute_columns(self, sql: Sql, target: Relation) -> bool:
+        """Whether the table may have columns that are computed from others, which then can't change, and nothing shows these."""
+        return False
+
     @abstractmethod
     def why_column_stays(self, text: str) -> str | None:
-        """Why the table's layout forbids to drop or rename a column, and what to do, if an error says that; else None."""
+        """Why the table forbids to drop or rename a column, and what to do, if an error says that; else None."""
 
     @abstractmethod
     def is_unknown(self, text: str) -> bool:
