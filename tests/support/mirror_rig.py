@@ -7,6 +7,7 @@ from typing import LiteralString
 from urllib.parse import urlsplit
 from uuid import UUID
 
+import msgspec
 import psycopg
 import yaml
 from confluent_kafka import Producer
@@ -16,7 +17,7 @@ from tests.integration.snapshot.feed import START_MS, at
 from tests.support.in_process import InProcess, in_process
 from tests.support.open_protocol import columns, message, resolved, row
 from tests.support.replayed_windows import decode
-from tests.support.target_rigs import LakeRig
+from tests.support.target_rigs import LakeRig, MysqlRig
 from tests.support.waiting import PATIENCE_S
 from ticdc_replay import jobspec
 from ticdc_replay.config.load import load_pipeline
@@ -115,6 +116,14 @@ class Rig:
         self.context.__exit__()
         self.context = self._context()
 
+    def use_mysql(self, database: MysqlRig) -> None:
+        """Have the mirror in *database*."""
+        warehouse = msgspec.structs.replace(database.connections["target"], conn_id="warehouse")
+        self.connections = Connections({**self.connections.by_id, "warehouse": warehouse})
+        self._declared["targets"] = [{"name": self.target, "type": "mysql", "connection": "warehouse"}]
+        self.context.__exit__()
+        self.context = self._context()
+
     def move(self, name: str = "warehouse", **options: str) -> None:
         """The pipeline file gives the mirror another name, or another place by *options*."""
         self.target = name
@@ -137,11 +146,11 @@ class Rig:
         for second in seconds:
             self.send(second, resolved(at(second)))
 
-    def pin(self, from_ts: int, to_ts: int, *, repin: bool = False) -> PinnedManifest:
-        return pin(self.context, Window(from_ts, to_ts), repin=repin)
+    def pin(self, from_ts: int, to_ts: int, **how: bool) -> PinnedManifest:
+        return pin(self.context, Window(from_ts, to_ts), **how)
 
-    def decode(self, from_ts: int, to_ts: int, *, repin: bool = False, tables: tuple[str, ...] | None = None) -> str:
-        return decode(self.context, self.pin(from_ts, to_ts, repin=repin), lambda *_: None, tables).run_hash
+    def decode(self, from_ts: int, to_ts: int, tables: tuple[str, ...] | None = None, **how: bool) -> str:
+        return decode(self.context, self.pin(from_ts, to_ts, **how), lambda *_: None, tables).run_hash
 
     def load(self, run_hash: str, tables: tuple[str, ...] | None = None, *, reload: bool = False) -> None:
         check(self.context, run_hash, tables)

@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from confluent_kafka import Producer
 
@@ -74,11 +73,7 @@ def fed(make_rig: Callable[..., Rig], kind: str, request: pytest.FixtureRequest,
         database = PostgresRig(rig.dsn)
     else:
         database = MysqlRig(request.getfixturevalue(_SERVERS[kind]))
-        warehouse = msgspec.structs.replace(database.connections["target"], conn_id="warehouse")
-        rig.connections = type(rig.connections)({**rig.connections.by_id, "warehouse": warehouse})
-        rig._declared["targets"] = [{"name": "warehouse", "type": "mysql", "connection": "warehouse"}]
-        rig.context.__exit__()
-        rig.context = rig._context()
+        rig.use_mysql(database)
     rig.send(11, row(at(11), new=columns(1, "one", **OLD)))
     rig.send(12, row(at(12), new=columns(2, "two", **OLD)))
     rig.resolved(15)

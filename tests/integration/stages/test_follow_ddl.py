@@ -1,5 +1,6 @@
 """``ticdc-replay mirror follow``: from Kafka to a mirror that a DDL stopped, and on."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.integration.snapshot.feed import at
 from tests.support.mirror_rig import DROPPED, OLD, TABLE, Rig
 from tests.support.open_protocol import columns, ddl, row
-from tests.support.target_rigs import LakeRig
+from tests.support.target_rigs import LakeRig, MirrorRig, MysqlRig, PostgresRig
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError, TargetMismatchError
 from ticdc_replay.stages.upkeep.follow import follow, how_to_follow, stopping_ddl
 
@@ -112,6 +113,31 @@ def test_rows_from_before_the_ddl_come_first(fed: Rig) -> None:
     follow(fed.context, fed.target, found)
     fed.load(run)
     assert fed.ids == [1, 2, 3]
+
+
+@pytest.mark.parametrize("server", ["postgres", "mysql"])
+def test_a_ddl_in_the_middle_of_a_window_is_led_over(fed: Rig, server: str, request: pytest.FixtureRequest) -> None:
+    """By the commands that it is refused with. Kafka may have expired the window by then."""
+    database: MirrorRig = PostgresRig(fed.dsn)
+    if server == "mysql":
+        database = MysqlRig(request.getfixturevalue("mysql_server"))
+        fed.use_mysql(database)
+    fed.replay(at(9), at(15))
+    wide = fed.decode(at(15), at(30))
+    with pytest.raises(PolicyStopError, match=rf"{DROPPED} .*(?s:.*)mirror follow <pipeline> <table>. does this"):
+        fed.load(wide)
+    with pytest.raises(ConfigError) as refused:
+        stopping_ddl(fed.context, fed.target, TABLE, DROPPED)
+    windows = [tuple(map(int, each)) for each in re.findall(r"run \S+ --from (\d+) --to (\d+)", str(refused.value))]
+    assert windows == [(at(15), DROPPED), (DROPPED, DROPPED + 1)]
+    before, of_ddl = (fed.decode(*window, from_changelog=True) for window in windows)
+    fed.load(before)
+    with pytest.raises(PolicyStopError, match="end the window"):
+        fed.load(of_ddl)
+    follow(fed.context, fed.target, stopping_ddl(fed.context, fed.target, TABLE))
+    fed.load(wide)
+    assert database.rows("SELECT id, v FROM s.t ORDER BY id") == [(1, "one"), (2, "two"), (3, "three"), (4, "four")]
+    assert fed.held == ["complete"]
 
 
 def test_a_shaped_mirror_follows_by_its_own_names(fed: Rig) -> None:

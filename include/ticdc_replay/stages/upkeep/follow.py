@@ -13,6 +13,7 @@ from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import FollowTask
 from ticdc_replay.schemas.changes import BreakingChange
 from ticdc_replay.stages.context import ReplayContext
+from ticdc_replay.stages.load.coverage import holds
 from ticdc_replay.stages.upkeep.floor_guards import still_to_come
 from ticdc_replay.stages.upkeep.mirror_jobs import Submit, needs_job, no_jobs, run_as_job
 from ticdc_replay.stages.upkeep.mirrors import opened_mirror
@@ -33,7 +34,9 @@ def stopping_ddl(context: ReplayContext, target: str, table: TableName, at: int 
     stopped = {load.window.to_ts - 1: load.run_hash for load in mirror.stopped_loads(context.pipeline.name, table)}
     ends = {end: run for end, run in stopped.items() if end == at or (at is None and end >= floor_ts)}
     if not ends:
-        raise ConfigError(_not_stopped(context, table, max(stopped) if stopped and at is None else at, floor_ts))
+        raise ConfigError(
+            _not_stopped(context, target, table, max(stopped) if stopped and at is None else at, floor_ts)
+        )
     commit_ts = min(ends)
     index = read_index(context.artifacts, ends[commit_ts])
     return ddl_at(context, mirror, index, table, commit_ts)
@@ -107,16 +110,24 @@ def _refuse_missing_rows(context: ReplayContext, target: str, mirror: Mirror[Any
         )
 
 
-def _not_stopped(context: ReplayContext, table: TableName, at: int | None, floor_ts: int) -> str:
+def _not_stopped(context: ReplayContext, target: str, table: TableName, at: int | None, floor_ts: int) -> str:
     if at is not None and at < floor_ts:
         return f"{table}: the floor of its mirror, {describe(floor_ts)}, is above that DDL: it is followed already"
     until, end = (str(at), str(at + 1)) if at is not None else ("<TSO>", "<TSO + 1>")
+    ends = [
+        record.window.to_ts
+        for record in context.state.coverage.all(context.pipeline.name)
+        if record.place == context.place_of(target)
+        and holds(record, table)
+        and (at is None or record.window.to_ts <= at)
+    ]
+    begin = max(ends) if ends else "<start of the first window>"
     file = context.loaded.path
     return (
         f"{table}: no load into its mirror was stopped "
         + (f"by a DDL at {describe(at)}" if at is not None else "by a DDL")
         + " at its window's end, so rows from before the DDL may be missing. Load them first, with the commitTs that the stop "
-        f"names:\n1. ticdc-replay run {file} --from <end of the last loaded window> --to {until}\n"
+        f"names:\n1. ticdc-replay run {file} --from {begin} --to {until}\n"
         f"2. ticdc-replay run {file} --from {until} --to {end}, which stops after the rows of that commitTs\n"
         f"3. ticdc-replay mirror follow {file} {table}"
     )
