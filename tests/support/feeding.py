@@ -107,11 +107,11 @@ class KilledError(Exception):
 
 
 CREATE = (
-    "CREATE TABLE `t` (\n  `id` bigint NOT NULL,\n  `v` varchar(100) DEFAULT NULL,\n  `w` varchar(10) DEFAULT NULL,\n"
+    "CREATE TABLE `{}` (\n  `id` bigint NOT NULL,\n  `v` varchar(100) DEFAULT NULL,\n  `w` varchar(10) DEFAULT NULL,\n"
     "  PRIMARY KEY (`id`)\n)"
 )
 
 
-def dumped(folder: Path, taken: int, *rows: tuple[bytes | None, ...]) -> Path:
-    table = Table("s", "t", CREATE, ["id", "v", "w"], ["number", "string", "string"], rows)
+def dumped(folder: Path, taken: int, *rows: tuple[bytes | None, ...], name: str = "t") -> Path:
+    table = Table("s", name, CREATE.format(name), ["id", "v", "w"], ["number", "string", "string"], rows)
     return write_dump(folder, [table], taken, Variant())

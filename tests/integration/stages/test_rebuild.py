@@ -27,13 +27,14 @@ from tests.support.waiting import wait_for
 from ticdc_replay import jobspec
 from ticdc_replay.cli.main import app
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError, TargetMismatchError, TransientError
+from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.trace.trace import trace
 from ticdc_replay.stages.upkeep.begun_rebuilds import begun
 from ticdc_replay.stages.upkeep.follow import follow, stopping_ddl
 from ticdc_replay.stages.upkeep.mirrors import forget, opened_target
 from ticdc_replay.stages.upkeep.prune import prune
-from ticdc_replay.stages.upkeep.rebuild import abandon
+from ticdc_replay.stages.upkeep.rebuild import abandon, rebuild
 from ticdc_replay.stages.upkeep.rebuild_plan import plan_rebuild
 from ticdc_replay.stages.upkeep.verification import Verification
 from ticdc_replay.stages.upkeep.verify_changelogs import verify_changelogs
@@ -210,6 +211,36 @@ def test_a_dump_that_is_kept_alone_replaces_a_mirror_after_a_ddl_that_only_it_ca
     fed.rig.load(stopped)
     fed.replay_from(32, 40)
     assert fed.rows == EXPECTED[:-1]
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_a_table_that_can_not_be_renamed_gets_its_new_name_by_the_commands_of_the_refusal(
+    fed: Feeding, tmp_path: Path
+) -> None:
+    fed.replay(0, 1, 2)
+    fed.rig.send(32, ddl(at(32), "RENAME TABLE `s`.`t` TO `s`.`u`", table="u", kind=14))
+    fed.rig.send(36, row(at(36), new=columns(5, "five", **OLD), table="u"))
+    fed.rig.resolved(40, 41)
+    stopped = fed.rig.decode(at(30), at(32) + 1)
+    with pytest.raises(PolicyStopError):
+        fed.rig.load(stopped)
+    context, target = fed.rig.context, fed.rig.target
+    with pytest.raises(PolicyStopError, match=r"can't (rename a table|be renamed)") as refused:
+        follow(context, target, stopping_ddl(context, target, TABLE), fed.rig._load)
+    commands = str(refused.value).split("\n")[1:]
+    rows = [(b"1", b"uno", None), (b"3", b"three", None), (b"4", b"four", None)]
+    base = read_dump(context, request_of(dumped(tmp_path / "dump", at(34), *rows, name="u")))
+    assert commands[2].startswith("3. ticdc-replay mirror rebuild <pipeline> s.u --dump-base ")
+    rebuild(context, target, TableName("s", "u"), fed.rig._load, lambda _: None, base.run_hash[:12])
+    assert commands[3] == '4. Drop the table "s"."t"'
+    fed.drop()
+    assert commands[4] == f"5. ticdc-replay mirror floor <pipeline> s.t --at {at(32) + 1}"
+    fed.rig.raise_floor(at(32) + 1)
+    fed.rig.load(stopped)
+    fed.replay_from(32, 40)
+    assert fed.database.rows("SELECT id, v FROM s.u ORDER BY id") == [*EXPECTED, (5, "five")]
+    assert not fed.database.has_table("s.t")
+    assert fed.rig.held == ["complete"]
 
 
 def test_another_base_than_begun_is_refused(fed: Feeding, tmp_path: Path) -> None:

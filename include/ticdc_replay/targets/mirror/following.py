@@ -560,7 +560,7 @@ class _Planner:
             mirror = self._target(old)
             reason = self._session.why_name_stays(mirror, names[mirror]) if mirror in names else None
             if reason is not None:
-                raise self._refused(old, f"{reason}: {REBUILD}")
+                raise self._refused(old, f"{reason}. {self._instead_of_renames(names)}")
             if new in self._tables:
                 self._require_old_mirror(new, old, places)
         given = set(self._renames.values())
@@ -586,6 +586,25 @@ class _Planner:
                 self._session.rename_tables(names, self._floor_ts)
 
             yield Step(f"RENAME TABLE {text}", rename)
+
+    def _instead_of_renames(self, names: Mapping[Relation, Relation]) -> str:
+        """What a person does where the mirrors of *names* can't be renamed."""
+        given = {self._target(new) for new in self._renames.values()}
+        renamed = {old: new for old, new in self._renames.items() if self._target(old) in names}
+        rebuilt = " ".join(str(new) for new in renamed.values())
+        steps = [
+            "Dump the upstream at or after this commitTs",
+            "ticdc-replay mirror seed <pipeline> --dump <folder> --consistency snapshot --only-base",
+            f"ticdc-replay mirror rebuild <pipeline> {rebuilt} --dump-base <run that the last command prints>",
+        ]
+        for old in renamed:
+            if self._target(old) not in given:
+                steps.append(f"Drop the table {self._target(old)}")
+                steps.append(f"ticdc-replay mirror floor <pipeline> {old} --at {self._floor_ts}")
+        steps.append("Run the stopped load again")
+        return "Build the mirrors again from a dump, under their new names:" + "".join(
+            f"\n{number}. {step}" for number, step in enumerate(steps, 1)
+        )
 
     def _new_mirror(self, new: TableName) -> Relation | None:
         """The mirror of the table *new*, or None if it has none."""
