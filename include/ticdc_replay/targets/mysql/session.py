@@ -241,6 +241,9 @@ class MysqlSession(SwappingSession):
 
     def rename_tables(self, names: Mapping[Relation, Relation], floor_ts: int) -> None:
         renaming = Renaming(tuple(names.items()), uuid4().hex)
+        for place in renaming.places:  # others take a rename back as soon as they get one of these locks
+            if _lock_of(place) not in self._locked:
+                self.lock_table(place)
         self.ledger.note_renaming(renaming)
         self.connection.commit()
         renames.rename(self.connection, renaming)
