@@ -44,15 +44,15 @@ def rename(connection: MysqlConnection, renaming: Renaming) -> None:
     """Do *renaming*, which the ledger notes."""
     with connection.cursor() as cursor:
         cursor.execute(f"CREATE TABLE {sql_of(renaming.before)} ({identifier('id')} int PRIMARY KEY)")
-        cursor.execute(_statement(dict(renaming.names) | {renaming.before: renaming.after}))
+        cursor.execute(_statement(dict(renaming.names), renaming.before, renaming.after))
 
 
 def take_back(connection: MysqlConnection, renaming: Renaming) -> None:
     """Give the tables their old names back if *renaming* is done."""
     if exists(connection, renaming.after):
-        names = {new: old for old, new in renaming.names} | {renaming.after: renaming.before}
+        names = {new: old for old, new in renaming.names}
         with connection.cursor() as cursor:
-            cursor.execute(_statement(names))
+            cursor.execute(_statement(names, renaming.after, renaming.before))
 
 
 def clear(connection: MysqlConnection, renaming: Renaming) -> None:
@@ -61,5 +61,7 @@ def clear(connection: MysqlConnection, renaming: Renaming) -> None:
         cursor.execute(f"DROP TABLE IF EXISTS {sql_of(renaming.before)}, {sql_of(renaming.after)}")
 
 
-def _statement(names: dict[Relation, Relation]) -> str:
-    return "RENAME TABLE " + ", ".join(f"{sql_of(old)} TO {sql_of(new)}" for old, new in in_order(names))
+def _statement(names: dict[Relation, Relation], shows: Relation, done: Relation) -> str:
+    """Gives the tables of *names* their names, and at last *shows* the name *done*."""
+    pairs = [*in_order(names), (shows, done)]
+    return "RENAME TABLE " + ", ".join(f"{sql_of(old)} TO {sql_of(new)}" for old, new in pairs)
