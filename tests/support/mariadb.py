@@ -20,6 +20,7 @@ import pytest
 from pymysql.connections import Connection as PyMySqlConnection
 
 from demo.embedded_stack import cache, jars
+from demo.embedded_stack.errors import StackError
 from demo.embedded_stack.process import ManagedProcess
 from tests.support.waiting import PATIENCE_S, wait_for
 from ticdc_replay.domain.connections import Connection
@@ -102,12 +103,15 @@ def running(folder: Path, found: Programs, options: Mapping[str, str] | None = N
     common = [f"--datadir={folder / 'data'}"]
     if os.getuid() == 0:
         common.append("--user=root")
-    subprocess.run(
+    installed = subprocess.run(
         [*found.install, *common, "--auth-root-authentication-method=normal", "--skip-test-db"],
-        check=True,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
         timeout=PATIENCE_S,
     )
+    if installed.returncode != 0:
+        raise StackError(f"MariaDB's first data could not be made:\n{installed.stdout[-3000:]}")
     start = folder / "start.sql"
     quoted = PASSWORD.replace("'", "''")
     start.write_text(
