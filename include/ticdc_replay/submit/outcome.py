@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from ticdc_replay.domain import canonical
+from ticdc_replay.domain import canonical, errors
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactNotFoundError, PermanentError, TicdcReplayError, TransientError
 from ticdc_replay.jobspec import EXIT_PERMANENT, JobSpec, decode
@@ -79,8 +79,8 @@ class JobFile:
 def settle(file: JobFile, attempt: str, name: str, code: int) -> JobOutcome:
     """The outcome of *attempt*, which succeeded. *name* is what errors call the job.
 
-    Raises PermanentError or TransientError with the driver's own message. Where the driver was killed, or left no outcome for
-    another reason, its exit *code* decides alone, and the error says so; a negative one is that of a signal.
+    Raises what ``judge`` raises. Where the driver was killed, or left no outcome for another reason, its exit *code* decides
+    alone between PermanentError and TransientError, and the error says so; a negative one is that of a signal.
     """
     try:
         outcome = file.outcome(attempt)
@@ -96,12 +96,14 @@ def settle(file: JobFile, attempt: str, name: str, code: int) -> JobOutcome:
 
 
 def judge(outcome: JobOutcome, name: str) -> JobOutcome:
-    """*outcome*, which succeeded. Raises PermanentError or TransientError with the driver's own message; *name* is what it calls
-    the job."""
+    """*outcome*, which succeeded. Raises the driver's own error, in which *name* is the job: of its class if that is one of
+    ``domain.errors``, which callers may handle, else PermanentError or TransientError."""
     if outcome.result == "succeeded":
         return outcome
     message = outcome.message or "no error of the library; the log of the job has the traceback"
-    raise _kind(outcome.result == "permanent")(f"{name}: {outcome.error}: {message}")
+    kind = _kind(outcome.result == "permanent")
+    own = getattr(errors, outcome.error, kind)
+    raise (own if issubclass(own, kind) else kind)(f"{name}: {outcome.error}: {message}")
 
 
 def _kind(permanent: bool) -> type[PermanentError] | type[TransientError]:

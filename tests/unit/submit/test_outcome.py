@@ -3,7 +3,13 @@
 import pytest
 
 from ticdc_replay.domain.connections import Connections
-from ticdc_replay.domain.errors import ArtifactNotFoundError, PermanentError, TicdcReplayError, TransientError
+from ticdc_replay.domain.errors import (
+    ArtifactNotFoundError,
+    PermanentError,
+    TicdcReplayError,
+    TopicChangedError,
+    TransientError,
+)
 from ticdc_replay.jobspec import EXIT_PERMANENT, EXIT_TRANSIENT
 from ticdc_replay.submit.outcome import JobFile, JobOutcome, settle
 
@@ -44,9 +50,23 @@ def test_a_job_that_says_that_it_succeeded_did_however_its_jvm_ended(file, code)
 
 def test_an_error_comes_with_its_class_and_message(file):
     file.put_outcome("one", LOST)
-    assert failure(file, 1) == (PermanentError, "load_lake: TopicChangedError: topic shop was recreated")
+    assert failure(file, 1) == (TopicChangedError, "load_lake: TopicChangedError: topic shop was recreated")
     file.put_outcome("one", AWAY)
     assert failure(file, 1) == (TransientError, "load_lake: TransientError: the broker is away")
+
+
+@pytest.mark.parametrize(
+    ("result", "error", "kind"),
+    [
+        ("permanent", "MessageError", PermanentError),
+        ("transient", "TopicChangedError", TransientError),
+        ("failed", "TicdcReplayError", TransientError),
+        ("failed", "KeyError", TransientError),
+    ],
+)
+def test_an_error_of_another_room_is_permanent_or_transient(file, result, error, kind):
+    file.put_outcome("one", JobOutcome(result, error, "why"))
+    assert failure(file, 1) == (kind, f"load_lake: {error}: why")
 
 
 @pytest.mark.parametrize(
