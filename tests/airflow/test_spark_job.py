@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
+from ticdc_replay.domain.errors import ConfigError, PermanentError, TopicChangedError, TransientError
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark]
 
@@ -125,7 +125,7 @@ def job(tmp_path, pipelines, monkeypatch, java_home):
     ("does", "kind", "message"),
     [
         ("raise errors.TransientError('the broker is away')", TransientError, "TransientError: the broker is away"),
-        (r"raise errors.TopicChangedError('was\nrecreated')", PermanentError, "TopicChangedError: was\nrecreated"),
+        (r"raise errors.TopicChangedError('was\nrecreated')", TopicChangedError, "TopicChangedError: was\nrecreated"),
         (
             "os.kill(os.getpid(), signal.SIGKILL)",
             TransientError,
