@@ -23,6 +23,7 @@ from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ArtifactNotFoundError, PermanentError, TicdcReplayError, TransientError
 from ticdc_replay.jobspec import ARTIFACTS_CONNECTION_VARIABLE, CONNECTIONS_VARIABLE, EXIT_PERMANENT
+from ticdc_replay.submit.commands import search_path
 from ticdc_replay.submit.environment import driver_environment
 from ticdc_replay.submit.outcome import JobFile, JobOutcome, judge
 from ticdc_replay.submit.signals import held_back
@@ -177,6 +178,7 @@ class ClusterDriver(Submitter):
         with tempfile.TemporaryDirectory(prefix="ticdc-replay-key-") as folder:
             # No secret of the machine's own cloud identity: Spark writes it to the configuration that it uploads.
             environment = driver_environment(self._environ, Connections())
+            environment["PATH"] = search_path(environment)
             try:
                 if self._seals:
                     environment |= self._sealed(Path(folder))

@@ -32,11 +32,16 @@ SPARK_CONNECT = "spark_connect"
 
 def spark_submit_command(submission: Submission, master: str, options: Sequence[str] = ()) -> list[str]:
     """A driver by the spark-submit of this Python, with its *options*. Raises ConfigError where Spark is not installed."""
-    binary = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    binary = shutil.which("spark-submit", path=search_path(os.environ))
     if binary is None or find_spec("pyspark") is None:
         raise ConfigError("spark-submit is not installed here: pip install 'ticdc-replay[spark]'")
     properties = [f"--conf={name}={value}" for name, value in submission.properties.items()]
     return [binary, "--master", master, *options, *properties, submission.script, *submission.arguments]
+
+
+def search_path(environ: Mapping[str, str]) -> str:
+    """``PATH`` of *environ*, after the folder of this Python: there are its spark-submit, and the ``python3`` by which that finds Spark."""
+    return os.pathsep.join([str(Path(sys.executable).parent), *filter(None, [environ.get("PATH")])])
 
 
 def connect_command(submission: Submission) -> list[str]:

@@ -123,6 +123,14 @@ def test_an_application_that_somebody_removed_has_ended(rig: Rig) -> None:
             driver.wait(lambda line: None)
 
 
+def test_spark_submit_finds_the_spark_of_this_python(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own scripts ask the first ``python3`` of PATH, and the command may be started without this Python's folder there."""
+    monkeypatch.setenv("PATH", os.defpath)
+    driver, _ = rig.driver("sh", "-c", "command -v python3; exit 1")
+    with driver, pytest.raises(TransientError, match=rf"Its last lines:\n{Path(sys.executable).parent}/python3$"):
+        driver.start()
+
+
 def test_a_later_attempt_takes_what_runs(rig: Rig) -> None:
     first, submitted = rig.driver()
     with first:
