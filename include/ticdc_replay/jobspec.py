@@ -360,6 +360,8 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True, tag="seed"):
     artifacts: str
     """Root URI of the pipeline's artefacts."""
     artifacts_connection: str | None
+    dump: str
+    """URI of the dump's folder."""
     dump_connection: str | None
     """Connection of the store that the dump lies in; None for a folder, or the machine's own identity."""
     manifest: str

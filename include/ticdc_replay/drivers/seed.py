@@ -88,7 +88,7 @@ class _Seed(NamedTuple):
                     )
         # The largest files first, so that none is left alone at the end.
         tasks.sort(key=lambda task: (-task.size, task.number))
-        work = partial(_read_file, (job, self.connections, dump.uri, self.attempt))
+        work = partial(_read_file, (job, self.connections, self.attempt))
         files = list(chain.from_iterable(self.runner.run(work, tasks, "read dump")))
         return self._index(dump, tables, schemas, files, round(1000 * (time.monotonic() - began)))
 
@@ -124,12 +124,12 @@ class _Seed(NamedTuple):
         return msgspec.structs.replace(index, took_ms=took_ms)
 
 
-_OfTasks = tuple[SeedJob, Connections, str, Attempt]
-"""What every task of one seed is given: the job, its connections, the dump's URI and the attempt."""
+_OfTasks = tuple[SeedJob, Connections, Attempt]
+"""What every task of one seed is given: the job, its connections and the attempt."""
 
 
 def _read_file(of: _OfTasks, task: FileTask) -> tuple[VersionFile, ...]:
-    job, connections, uri, attempt = of
+    job, connections, attempt = of
     reading = Reading(
         snapshot_ts=job.window.from_ts,
         dialect=job.dialect,
@@ -137,5 +137,5 @@ def _read_file(of: _OfTasks, task: FileTask) -> tuple[VersionFile, ...]:
         stem=attempt.id,
         file_rows=job.file_rows,
     )
-    store = open_store(uri, connections.get(job.dump_connection))
+    store = open_store(job.dump, connections.get(job.dump_connection))
     return read_file(task, reading, store, *ChangelogStore.open(job, connections).arrow_root())

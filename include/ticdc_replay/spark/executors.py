@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from ticdc_replay import __version__
 from ticdc_replay.domain.errors import PermanentError
-from ticdc_replay.jobspec import DecodeJob, JobSpec, OneJob, ReconcileJob, TargetJob, first_of
+from ticdc_replay.jobspec import DecodeJob, JobSpec, OneJob, ReconcileJob, SeedJob, TargetJob, first_of
 from ticdc_replay.spark.session import is_remote
 from ticdc_replay.spark.tasks import SparkRunner
 from ticdc_replay.storage.file import TEMPORARY_PREFIX
@@ -112,6 +112,8 @@ def _read(job: OneJob) -> Sequence[object]:
     """What the job reads only, and where it leaves no mark."""
     if isinstance(job, DecodeJob):
         return (job.changefeed.claim_check_uri,)
+    if isinstance(job, SeedJob):
+        return (job.dump,)
     if isinstance(job, ReconcileJob):
         return [files.artifacts for files in job.decoded]
     return ()

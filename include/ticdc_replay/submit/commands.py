@@ -40,7 +40,8 @@ def spark_submit_command(submission: Submission, master: str, options: Sequence[
 
 
 def search_path(environ: Mapping[str, str]) -> str:
-    """``PATH`` of *environ*, after the folder of this Python: there are its spark-submit, and the ``python3`` by which that finds Spark."""
+    """``PATH`` of *environ*, after the folder of this Python: there are its spark-submit, and the ``python3`` by which that finds
+    Spark."""
     return os.pathsep.join([str(Path(sys.executable).parent), *filter(None, [environ.get("PATH")])])
 
 

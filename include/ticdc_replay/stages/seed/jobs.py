@@ -46,6 +46,7 @@ def write_seed_job(
         pipeline=pipeline.name,
         artifacts=context.artifacts_uri,
         artifacts_connection=pipeline.connections.artifacts,
+        dump=request.uri,
         dump_connection=None if request.uri.startswith("file:") else pipeline.connections.dumps,
         manifest=pinned.name,
         input_hash=pinned.manifest.input_hash,
