@@ -25,8 +25,8 @@ def rig(kafka, producer, make_topic, make_database, tmp_path, monkeypatch):
     made = Rig(producer, kafka, make_topic(1, {"retention.ms": "-1"}), tmp_path, make_database())
     made.resolved(*range(9))
     made._declared["runner"] = "local"
-    lake = {"name": "files", "type": "parquet", "uri": (tmp_path / "files").as_uri()}
-    made._declared["targets"] = [*made._declared["targets"], lake]
+    files = {"name": "files", "type": "parquet", "uri": (tmp_path / "files").as_uri()}
+    made._declared["targets"] = [*made._declared["targets"], files]
     made.context = made._context()
     for name in ("kafka", "warehouse"):
         connection = made.connections[name]
@@ -43,6 +43,23 @@ def rig(kafka, producer, make_topic, make_database, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     with made.context:
         yield made
+
+
+@pytest.fixture
+def lake_at_a_server(rig, java_home, tmp_path, monkeypatch):
+    """Jobs run at a Spark Connect server, and a third target is a mirror in Iceberg tables."""
+    from tests.support import connect
+    from tests.support.lake_spark import LAKE, UNCOMPILED
+    from ticdc_replay.config.target_kinds import read_section
+
+    settings = {"type": "hadoop", "warehouse": (tmp_path / "tables").as_uri()}
+    lake = {"name": "lake", "type": "iceberg", "catalog": "lakehouse", "ledger": (tmp_path / "ledger").as_uri()}
+    del rig._declared["runner"]
+    rig._declared["targets"] += [lake | {"settings": settings}]
+    rig._context().__exit__()
+    with connect.server(tmp_path / "server", {**read_section(lake).spark_properties, **LAKE, **UNCOMPILED}) as server:
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark_connect", "host": server.url}))
+        yield lake
 
 
 @pytest.fixture
@@ -85,3 +102,14 @@ def test_the_dag_fills_the_mirrors_that_its_form_names(rig, run, tmp_path):
     again = run(dump=dump.as_uri(), consistency="snapshot", targets=["warehouse", "files"])
     assert again["load_warehouse"]["s.t"]["outcome"] == "done_before"
     assert again["load_files"]["s.t"]["upserted"] == 2
+
+
+@pytest.mark.nightly  # tests/spark/test_mirror_jobs.py shows the jobs, from the command line
+def test_the_dag_fills_mirrors_at_a_spark_connect_server(lake_at_a_server, rig, run, tmp_path):
+    table = Table("s", "t", CREATE, ["id", "v"], ["number", "string"], [(b"1", b"one"), (b"2", b"two")])
+    dump = write_dump(tmp_path / "dump", [table], at(5))
+    left = run(dump=dump.as_uri(), consistency="snapshot")
+    assert left["decode"] == {"rows": 2, "tables": ["s.t"]}
+    assert left["load_lake"]["s.t"]["upserted"] == 2
+    assert left["publish"]["applied"] == {"warehouse": 2, "lake": 2}
+    assert list((tmp_path / "tables" / "s" / "t" / "data").glob("*.parquet"))

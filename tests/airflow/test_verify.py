@@ -6,11 +6,16 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.support import connect, mariadb, tidb
+from tests.support.changelogs import put
+from tests.support.lake_spark import LAKE, UNCOMPILED
 from tests.support.target_rigs import LakeRig, PostgresRig
-from tests.support.verified import Verified, show_the_present, upstream
+from tests.support.verified import SAFE_POINT, Verified, show_the_present, upstream
+from ticdc_replay.airflow.dags.verify import build_verify_dag
 from ticdc_replay.airflow.operators.verify import VerifyOperator
 from ticdc_replay.airflow.operators.verify_step import VerifyTarget
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError
+from ticdc_replay.domain.window import Window
 
 pytestmark = pytest.mark.integration
 
@@ -71,3 +76,30 @@ def test_the_job_of_a_lake_is_found_again_and_its_report_fails_the_task(
         made.mirror("UPDATE {t}.t SET v = 2 WHERE id = 3")
         with pytest.raises(PolicyStopError, match="0 missing, 0 extra, 1 changed rows"):
             run(2)
+
+
+@pytest.mark.nightly  # only a TiDB has snapshots that a job in a process of its own reads
+def test_the_dag_compares_a_lake_at_a_spark_connect_server(tmp_path, tidb_server, lake_spark, monkeypatch):
+    mariadb.execute(tidb_server, SAFE_POINT)
+    with Verified(tidb_server, LakeRig("iceberg", lake_spark, tmp_path), tmp_path) as made:
+        schema = made.create("id int PRIMARY KEY, v int")
+        made.upstream("INSERT INTO t VALUES (1, 1), (2, 1)")
+        at = tidb.tso(tidb_server)
+        made.load_rows(schema, [put(at, id=1, v=1), put(at, id=2, v=1)], Window(1, at + 1))
+        fields = {field: getattr(made.connections["source"], field) for field in FIELDS}
+        monkeypatch.setenv("AIRFLOW_CONN_SOURCE", json.dumps(fields))
+        monkeypatch.setenv("AIRFLOW_CONN_KAFKA", json.dumps({"conn_type": "kafka"}))
+        (task,) = build_verify_dag(made.file).tasks
+
+        def run(hour):
+            started = SimpleNamespace(start_date=datetime(2026, 3, 1, hour, tzinfo=UTC))
+            return task.execute({"params": {"tables": ["*.*"], "at": "", "share": 1}, "dag_run": started})
+
+        properties = {**LAKE, **UNCOMPILED, **made.context.pipeline.targets[0].spark_properties}
+        with connect.server(tmp_path / "server", properties) as server:
+            at_server = {"conn_type": "spark_connect", "host": server.url}
+            monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(at_server))
+            assert run(1) == {str(schema.name): 2}
+            made.mirror("UPDATE {t}.t SET v = 2 WHERE id = 2")
+            with pytest.raises(PolicyStopError, match="0 missing, 0 extra, 1 changed rows"):
+                run(2)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
-from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from demo.embedded_stack.spark import SparkConnect
 from tests.support import mariadb, tidb
 from tests.support.changelogs import put
 from tests.support.spark_versions import lake_jars
@@ -20,8 +20,13 @@ from tests.support.verified import SAFE_POINT, Verified
 from ticdc_replay.cli.main import app
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.window import Window
+from ticdc_replay.spark.session import open_session
 
-pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.nightly]
+pytestmark = [
+    *(pytest.mark.spark, pytest.mark.integration, pytest.mark.nightly),
+    pytest.mark.usefixtures("others_are_classic"),
+]
+FIELDS = ("conn_type", "host", "port", "login", "password")
 
 
 @pytest.fixture
@@ -32,25 +37,46 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
         yield connection
 
 
+@pytest.fixture(params=["spark-submit", "Spark Connect"])
+def lake(request: pytest.FixtureRequest, java_home: Path, tmp_path: Path) -> Iterator[LakeRig]:
+    """Tables that jobs of spark-submit see, or in a catalog that a Spark Connect server has itself."""
+    if request.param == "spark-submit":
+        yield LakeRig("iceberg", request.getfixturevalue("lake_spark"), tmp_path)
+        return
+    server: SparkConnect = request.getfixturevalue("server")
+    with open_session("rig", server=request.getfixturevalue("connection")) as session:
+        rig = LakeRig("iceberg", session, tmp_path)
+        rig.use_catalog_of(server)
+        yield rig
+
+
+@pytest.fixture
+def master(lake: LakeRig, request: pytest.FixtureRequest) -> str:
+    return "local[2]" if lake.section.get("connection") is None else request.getfixturevalue("server").url
+
+
 def test_the_command_compares_lake_tables_by_a_job(
-    source: Connection, lake_spark: SparkSession, java_home: Path, tmp_path: Path
+    source: Connection, lake: LakeRig, master: str, tmp_path: Path
 ) -> None:
-    with Verified(source, LakeRig("iceberg", lake_spark, tmp_path), tmp_path) as made:
+    with Verified(source, lake, tmp_path) as made:
         schema = made.create("id bigint PRIMARY KEY, v varchar(20)")
         made.upstream("INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')")
         at = tidb.tso(source)
         made.load_rows(schema, [put(at, id=1, v="a"), put(at, id=2, v="x")], Window(1, at + 1))
         declared = yaml.safe_load(made.file.read_text())
-        declared["spark"] = {"conf": {"spark.jars": ",".join(map(str, lake_jars()))}}
+        if master.startswith("local"):
+            declared["spark"] = {"conf": {"spark.jars": ",".join(map(str, lake_jars()))}}
         made.file.write_text(yaml.safe_dump(declared))
         connections = tmp_path / "connections.yaml"
         connections.touch(mode=0o600)
-        fields = ("conn_type", "host", "port", "login", "password")
-        upstream = {field: getattr(source, field) for field in fields if getattr(source, field) is not None}
-        connections.write_text(yaml.safe_dump({"kafka": {"conn_type": "kafka"}, source.conn_id: upstream}))
+        known: dict[str, dict[str, Any]] = {"kafka": {"conn_type": "kafka"}}
+        for conn_id, each in made.connections.by_id.items():
+            known[conn_id] = {field: getattr(each, field) for field in FIELDS if getattr(each, field) is not None}
+            known[conn_id]["extra"] = dict(each.extra)
+        connections.write_text(yaml.safe_dump(known))
 
         def run(*options: str) -> Any:
-            command = ["verify", str(made.file), "--connections", str(connections), "--master", "local[2]", *options]
+            command = ["verify", str(made.file), "--connections", str(connections), "--master", master, *options]
             return CliRunner().invoke(app, command)
 
         differs = run("--json", "--share", "1")

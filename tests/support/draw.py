@@ -16,6 +16,7 @@ _OF_LAKES = {"iceberg": 12, "delta": 80}
 """Of how many tests of lake tables in tests/integration one runs: Spark takes a second for a statement."""
 _TURNS = (
     ("tests/airflow/test_replay.py",),
+    ("tests/spark/test_mirror_jobs.py",),
     (
         "tests/airflow/test_new_protocol.py",
         "tests/spark/test_exchange.py",

@@ -13,7 +13,9 @@ import psycopg
 import pymysql
 from pyspark.sql import SparkSession
 
+from demo.embedded_stack.spark import SparkConnect
 from tests.support.changelogs import Changelog
+from tests.support.connect import CATALOG_SECRETS
 from tests.support.in_process import in_process
 from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain.connections import Connection, Connections
@@ -23,7 +25,8 @@ from ticdc_replay.mysql_protocol import arguments, identifier, is_system_schema
 from ticdc_replay.spark.sql import SparkSql
 from ticdc_replay.targets.base import FloorRaised, LoadReport, RebuildableTarget, TableReport
 from ticdc_replay.targets.base import Mirror as TargetMirror
-from ticdc_replay.targets.lake.mirror import LakeMirror
+from ticdc_replay.targets.lake.mirror import LakeMirror, format_of
+from ticdc_replay.targets.lake.section import LakeSection
 from ticdc_replay.targets.load import load, open_target
 from ticdc_replay.targets.sql import Sql
 
@@ -206,6 +209,21 @@ class LakeRig(MirrorRig):
         else:
             del self.section["path"]
             self.schema = self.section["schema"] = f"views_{uuid4().hex[:12]}"
+
+    def use_catalog_of(self, server: SparkConnect) -> None:
+        """Have the tables in the Iceberg catalog ``lakehouse`` that *server* has in its own settings, with its secrets."""
+        warehouse = {"type": "hadoop", "warehouse": (server.folder / "lake").as_uri()}
+        self.connections = Connections({"catalog": Connection("catalog", "generic", extra=warehouse | CATALOG_SECRETS)})
+        self.catalog = self.section["catalog"] = "lakehouse"
+        self.section["connection"] = "catalog"
+        del self.section["settings"]
+
+    def know_catalog(self) -> None:
+        """Give the session the settings of the catalog, as a load in it does."""
+        section = read_section(self.section)
+        assert isinstance(section, LakeSection)
+        secrets = section.secret_settings(self.connections.get(section.connection))
+        self.sql.set(format_of(section).catalog_settings(secrets), secrets)
 
     def named(self, query: str) -> str:
         """*query* with the names that Spark has for the tables."""
