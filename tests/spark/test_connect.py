@@ -317,6 +317,19 @@ class TestEnds:
                 SparkRunner(spark).run(work, [1], "sleep")
             killing.join()
 
+    @pytest.mark.nightly  # the server's rule: an hour by default
+    def test_a_session_is_kept_while_its_driver_does_other_work(
+        self, java_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(session, "_TOUCHED_EVERY_S", 0.5)
+        rule = {"defaultSessionTimeout": "10s", "maintenanceInterval": "1s"}
+        properties = {f"spark.connect.session.manager.{name}": value for name, value in rule.items()}
+        with connect.server(tmp_path / "server", properties) as own:
+            kept = Connection("spark_default", "spark_connect", own.url)
+            with open_session("kept", server=kept) as spark:
+                time.sleep(20)
+                assert spark.range(2).count() == 2
+
 
 class TestUrl:
     def test_a_token_and_tls_are_those_of_the_connection(self) -> None:

@@ -1,6 +1,8 @@
 """The Spark session of a job: of the application that was submitted, or at a Spark Connect server."""
 
+import logging
 import socket
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +14,8 @@ from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.errors import ConfigError, TransientError
 from ticdc_replay.spark.versions import end_session, limit_retries, lost_server_errors, require_supported
 
+log = logging.getLogger(__name__)
+
 _ANY_PORT = 9
 _DEFAULT_PORT = 15002
 _REACH_S = 10.0
@@ -19,6 +23,8 @@ _SHOWN = 300
 """Characters of an error of the server."""
 _RETRIES = 8
 """Of a call that the server did not answer: some three minutes."""
+_TOUCHED_EVERY_S = 300.0
+"""A server drops a session that asks for nothing for an hour (``spark.connect.session.manager.defaultSessionTimeout``)."""
 
 
 @contextmanager
@@ -55,7 +61,8 @@ def _remote_session(server: Connection, name: str) -> Iterator[Any]:
         spark = SparkSession.builder.remote(url).create()
         limit_retries(spark, _RETRIES)
         require_supported(spark, f" at the server of connection {server.conn_id!r}")
-        yield spark
+        with _touched(spark):
+            yield spark
     except (AnalysisException, IllegalArgumentException, PythonException):
         raise  # of what was asked for, or of a task
     except lost_server_errors() as error:
@@ -67,6 +74,28 @@ def _remote_session(server: Connection, name: str) -> Iterator[Any]:
     finally:
         if spark is not None:
             end_session(spark)
+
+
+@contextmanager
+def _touched(spark: Any) -> Iterator[None]:
+    """Keep the session *spark* while the driver does other work: it merges in a database, or waits for the upstream."""
+    ended = threading.Event()
+
+    def touch() -> None:
+        while not ended.wait(_TOUCHED_EVERY_S):
+            try:
+                spark.conf.get("spark.sql.session.timeZone")
+            except lost_server_errors() as error:  # what the job asks next finds out
+                log.warning("the Spark Connect server does not answer: %s", error)
+                return
+
+    thread = threading.Thread(target=touch, name="keep session", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _reach(server: Connection, url: str) -> None:
