@@ -160,6 +160,8 @@ def running(folder: Path) -> Iterator[Yarn]:
             "yarn.nodemanager.vmem-check-enabled": "false",
             "yarn.nodemanager.pmem-check-enabled": "false",
             "yarn.nodemanager.disk-health-checker.enable": "false",
+            # Else nothing starts on a disk that is used by more than 90 %.
+            "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "100",
             "yarn.nodemanager.env-whitelist": "JAVA_HOME,PATH",
         },
     )
