@@ -331,7 +331,8 @@ MirrorTask = FollowTask | ReplaceTask | CountDeletedTask | WithdrawTask | Abando
 
 
 class MirrorJob(msgspec.Struct, frozen=True, kw_only=True, tag="mirror"):
-    """Change a mirror that only Spark can change, outside of loads."""
+    """Change a mirror that only Spark can change, outside of loads. Who repeats a change has the same job: in cluster mode an
+    application that still runs is taken over."""
 
     library_version: str
     pipeline: str
@@ -342,8 +343,6 @@ class MirrorJob(msgspec.Struct, frozen=True, kw_only=True, tag="mirror"):
     table: TableName
     """The upstream's."""
     task: MirrorTask
-    asked_at_ms: int
-    """So that no two jobs have one report."""
 
     @property
     def report(self) -> str:

@@ -1,6 +1,5 @@
 """Mirrors whose tables only Spark can read and write, and jobs that change them outside of loads."""
 
-import time
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
@@ -46,7 +45,6 @@ def run_as_job(
         target=section.model_dump(mode="json", by_alias=True),
         table=table,
         task=task,
-        asked_at_ms=time.time_ns() // 1_000_000,
     )
     submit(jobspec.put(context.artifacts, job))
     return msgspec.json.decode(context.artifacts.get(job.report), type=result)
