@@ -24,7 +24,7 @@ _SHOWN = 300
 _RETRIES = 8
 """Of a call that the server did not answer: some three minutes."""
 _TOUCHED_EVERY_S = 300.0
-"""A server drops a session that asks for nothing for an hour (``spark.connect.session.manager.defaultSessionTimeout``)."""
+"""A server drops a session that asks for nothing for an hour, by default."""
 
 
 @contextmanager
