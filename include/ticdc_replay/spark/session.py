@@ -25,6 +25,7 @@ _RETRIES = 8
 """Of a call that the server did not answer: some three minutes."""
 _TOUCHED_EVERY_S = 300.0
 """A server drops a session that asks for nothing for an hour, by default."""
+_TOUCHES_WITHIN_S = 5.0
 
 
 @contextmanager
@@ -95,7 +96,7 @@ def _touched(spark: Any) -> Iterator[None]:
         yield
     finally:
         ended.set()
-        thread.join()
+        thread.join(_TOUCHES_WITHIN_S)  # not for as long as a lost server is asked again
 
 
 def _reach(server: Connection, url: str) -> None:
