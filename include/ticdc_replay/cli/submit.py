@@ -49,7 +49,7 @@ def submit(uri: str, context: ReplayContext | StoreContext, master: str | None) 
 
     The job gets the Spark properties of the pipeline's or the store's file, as it does from Airflow.
 
-    Raises PermanentError or TransientError with the driver's own message, ConfigError where Spark is not installed.
+    Raises the driver's own error (``submit.outcome.judge``), ConfigError where Spark is not installed.
     """
     from ticdc_replay.drivers.done import done_before  # with pyarrow
 

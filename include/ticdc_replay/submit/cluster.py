@@ -311,8 +311,8 @@ def look(cluster: Cluster, application: Application) -> Application:
 def settle_application(file: JobFile, cluster: Cluster, name: str, application: Application) -> JobOutcome:
     """The outcome of *application* of *cluster*, which has ended; it succeeded. *name* is what errors call the job.
 
-    Raises PermanentError or TransientError with the driver's own message. An application that left no outcome has failed,
-    whatever its manager says; then the error has the manager's diagnostics.
+    Raises what ``judge`` raises. An application that left no outcome has failed, whatever its manager says; then the error has
+    the manager's diagnostics.
     """
     remove_key(file, cluster, application.attempt)
     try:

@@ -86,7 +86,7 @@ class Submitter(ABC):
     def wait(self, show: Callable[[LogLine], object]) -> JobOutcome:
         """Wait for the end of the job; *show* is given its log, line by line, as it comes.
 
-        Raises PermanentError or TransientError with the driver's own message (``outcome.settle``), and TransientError
+        Raises the driver's own error (``outcome.settle``), a PermanentError or TransientError, and TransientError
         after ``cancel``.
         """
 
