@@ -15,9 +15,6 @@ from ticdc_replay.spark.session import open_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-
-
 CATALOG_SECRETS = {"token": "catalog-token-Kq8w", "credential": "id:catalog-credential-Wn3v"}
 """Settings of the catalog ``lakehouse`` of the server that tests share."""
 
@@ -26,7 +23,7 @@ def server(folder: Path, properties: Mapping[str, str] | None = None, master: st
     """A server that is not started yet; *properties* are of Spark. It has the jars of lake tables."""
     environment = {
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(CHECKOUT),
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "SPARK_DIST_CLASSPATH": ":".join(map(str, lake_jars())),
     }
     return SparkConnect(

@@ -113,8 +113,11 @@ class Yarn:
 
     @property
     def properties(self) -> dict[str, str]:
-        """What Spark needs on one node of a few cores: its jars are there, and so is this Python."""
+        """What Spark needs on one node of a few cores: its jars are there, and so is this Python, with what it imports."""
+        path = os.pathsep.join(path for path in sys.path if path)
         return {
+            "spark.yarn.appMasterEnv.PYTHONPATH": path,
+            "spark.executorEnv.PYTHONPATH": path,
             "spark.yarn.jars": f"local:{spark_home()}/jars/*",
             "spark.yarn.stagingDir": (self.folder / "staging").as_uri(),
             "spark.pyspark.python": sys.executable,
