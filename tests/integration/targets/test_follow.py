@@ -28,6 +28,9 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.targets.base import Followed, StoppingDdl
 from ticdc_replay.targets.database_ddl import ddl_of
+from ticdc_replay.targets.lake.following import FollowingLakeSession
+from ticdc_replay.targets.mysql.session import MysqlSession
+from ticdc_replay.targets.postgres.session import PostgresSession
 
 pytestmark = pytest.mark.integration
 
@@ -700,3 +703,31 @@ def test_a_deleted_row_that_a_narrower_column_has_no_room_for_is_named_before_an
     with pytest.raises(PolicyStopError, match="1 row does not fit the new type of the column c"):
         follow(mirror, ddl)
     assert mirror.rows("SELECT id, c FROM shop.t ORDER BY id") == [(1, Decimal("1.50")), (2, Decimal("12345678.90"))]
+
+
+def test_names_that_go_round_a_second_time_can_be_killed_and_repeated(
+    mirror: MirrorRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = Round(ROUND["one goes"], tmp_path)
+    options = stop_round(mirror, feed)
+    follow(mirror, feed.ddl())
+    mirror.load(feed.stopped(), **options)
+    later = Changelog(tmp_path, DDL_TS + 1, 300)
+    later.rows(table("shop.a", feed.columns, valid_from=DDL_TS), [put(210, id=1, v="second a")])
+    later.rows(table("shop.b", feed.columns, valid_from=200), [put(220, id=7, v="new b"), put(221, id=8, v="new b")])
+    mirror.load(later, **options)
+    again = Changelog(tmp_path, 300, 351).ddl(350, feed.names.statement, table="shop.b")
+    with pytest.raises(PolicyStopError, match="end the window"):
+        mirror.load(again, **options)
+    ddl = StoppingDdl(TableName("shop", "a"), 350, again.write().changes, feed.names.selection)
+
+    def dies(*_: object) -> None:
+        raise FaultError
+
+    with monkeypatch.context() as patch:
+        for session in (FollowingLakeSession, MysqlSession, PostgresSession):
+            patch.setattr(session, "end_renames", dies)
+        with contextlib.suppress(FaultError):
+            follow(mirror, ddl)
+    follow(mirror, ddl)
+    assert mirror.rows("SELECT id, v FROM shop.a ORDER BY id") == [(7, "new b"), (8, "new b")]

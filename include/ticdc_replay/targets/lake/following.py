@@ -125,7 +125,9 @@ class FollowingLakeSession(LakeSession, FollowingSession):
         self.ledger.note_column_event_later(target, move)
 
     def drop_followed(self, target: Relation, floor_ts: int) -> None:
-        """As its ledger is told first, a table that is gone afterwards is not taken for a lost one."""
+        """As its ledger is told first, a table that is gone afterwards is not taken for a lost one. Nor is the one that gets the
+        name next taken for it: what name the dropped one had before, that one may have now."""
         if self.ledger.state_of(target) is not None:
             self.ledger.begin_dropping(target, floor_ts)
+            self.ledger.forget_former(target)
         self.drop_table(target)

@@ -245,10 +245,12 @@ class MysqlSession(SwappingSession):
             if _lock_of(place) not in self._locked:
                 self.lock_table(place)
         self.ledger.note_renaming(renaming)
+        self._require_locks()  # one may have been waited for
         self.connection.commit()
         renames.rename(self.connection, renaming)
 
     def end_renames(self, names: Mapping[Relation, Relation], floor_ts: int) -> None:
+        self._require_locks()  # without them another session may have taken the rename back
         for renaming in filter(None, map(self.ledger.renaming_of, names)):
             counting = msgspec.structs.replace(renaming, counts=True)
             self.ledger.note_renaming(counting)
