@@ -103,7 +103,7 @@ def judge(outcome: JobOutcome, name: str) -> JobOutcome:
     message = outcome.message or "no error of the library; the log of the job has the traceback"
     kind = _kind(outcome.result == "permanent")
     own = getattr(errors, outcome.error, kind)
-    raise (own if issubclass(own, kind) else kind)(f"{name}: {outcome.error}: {message}")
+    raise (own if isinstance(own, type) and issubclass(own, kind) else kind)(f"{name}: {outcome.error}: {message}")
 
 
 def _kind(permanent: bool) -> type[PermanentError] | type[TransientError]:

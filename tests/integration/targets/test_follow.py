@@ -23,12 +23,13 @@ from tests.support.dying_loads import Dying, FaultError
 from tests.support.target_rigs import LakeRig, MirrorRig, MysqlRig, PostgresRig
 from ticdc_replay.domain.column_types import BaseType, ColumnType
 from ticdc_replay.domain.connections import Connection
-from ticdc_replay.domain.errors import PolicyStopError, TargetMismatchError
+from ticdc_replay.domain.errors import PolicyStopError, TargetMismatchError, TransientError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.targets.base import Followed, StoppingDdl
 from ticdc_replay.targets.database_ddl import ddl_of
 from ticdc_replay.targets.lake.following import FollowingLakeSession
+from ticdc_replay.targets.mirror.planning.tables import Relation
 from ticdc_replay.targets.mysql.session import MysqlSession
 from ticdc_replay.targets.postgres.session import PostgresSession
 
@@ -705,8 +706,9 @@ def test_a_deleted_row_that_a_narrower_column_has_no_room_for_is_named_before_an
     assert mirror.rows("SELECT id, c FROM shop.t ORDER BY id") == [(1, Decimal("1.50")), (2, Decimal("12345678.90"))]
 
 
+@pytest.mark.parametrize("is_dropped", [False, True])
 def test_names_that_go_round_a_second_time_can_be_killed_and_repeated(
-    mirror: MirrorRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mirror: MirrorRig, is_dropped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feed = Round(ROUND["one goes"], tmp_path)
     options = stop_round(mirror, feed)
@@ -716,7 +718,12 @@ def test_names_that_go_round_a_second_time_can_be_killed_and_repeated(
     later.rows(table("shop.a", feed.columns, valid_from=DDL_TS), [put(210, id=1, v="second a")])
     later.rows(table("shop.b", feed.columns, valid_from=200), [put(220, id=7, v="new b"), put(221, id=8, v="new b")])
     mirror.load(later, **options)
-    again = Changelog(tmp_path, 300, 351).ddl(350, feed.names.statement, table="shop.b")
+    if is_dropped:  # it had the name of the other one
+        dropped = Changelog(tmp_path, 300, 321).ddl(320, "DROP TABLE a", table="shop.a")
+        mirror.load(dropped, drop="apply", tables=feed.names.selection)
+        assert not mirror.has_table("shop.a")
+    statement = "RENAME TABLE b TO a" if is_dropped else feed.names.statement
+    again = Changelog(tmp_path, 321 if is_dropped else 300, 351).ddl(350, statement, table="shop.b")
     with pytest.raises(PolicyStopError, match="end the window"):
         mirror.load(again, **options)
     ddl = StoppingDdl(TableName("shop", "a"), 350, again.write().changes, feed.names.selection)
@@ -729,5 +736,34 @@ def test_names_that_go_round_a_second_time_can_be_killed_and_repeated(
             patch.setattr(session, "end_renames", dies)
         with contextlib.suppress(FaultError):
             follow(mirror, ddl)
+    if isinstance(mirror, LakeRig):
+        with pytest.raises(TargetMismatchError, match="if it broke while it renamed tables"):
+            mirror.load(later, reload=True, **options)
     follow(mirror, ddl)
     assert mirror.rows("SELECT id, v FROM shop.a ORDER BY id") == [(7, "new b"), (8, "new b")]
+
+
+def test_a_rename_that_broke_is_ended_by_its_own_databases_alone(mysql_mirror: MysqlRig, tmp_path: Path) -> None:
+    feed, end = Round(ROUND["swap"], tmp_path), MysqlSession.end_renames
+    options = stop_round(mysql_mirror, feed)
+
+    def ends_too_late(self: MysqlSession, names: Mapping[Relation, Relation], floor_ts: int) -> None:
+        renaming = self.ledger.renaming_of(Relation("shop", "a"))
+        assert renaming is not None
+        self.ledger.end_renaming(renaming)
+        end(self, names, floor_ts)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MysqlSession, "end_renames", ends_too_late)
+        with pytest.raises(TransientError, match=r'taken the rename of "shop"\."[ab]" back'):
+            mysql_mirror.changeable().follow("pipeline", feed.ddl())
+    noted = "SELECT DISTINCT content FROM _ticdc_replay.renames"
+    assert len(mysql_mirror.rows(noted)) == 1
+    mysql_mirror.load(feed.first(), target={"schema": "elsewhere"}, **options)
+    assert len(mysql_mirror.rows(noted)) == 1
+    mysql_mirror.load(feed.first(), reload=True, **options)
+    assert mysql_mirror.rows(noted) == []
+    follow(mysql_mirror, feed.ddl())
+    for window in (feed.stopped(), feed.later()):
+        mysql_mirror.load(window, **options)
+    assert feed.mirrored(mysql_mirror) == feed.upstream

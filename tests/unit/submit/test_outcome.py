@@ -62,6 +62,7 @@ def test_an_error_comes_with_its_class_and_message(file):
         ("transient", "TopicChangedError", TransientError),
         ("failed", "TicdcReplayError", TransientError),
         ("failed", "KeyError", TransientError),
+        ("failed", "__name__", TransientError),
     ],
 )
 def test_an_error_of_another_room_is_permanent_or_transient(file, result, error, kind):

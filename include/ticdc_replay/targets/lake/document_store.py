@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ticdc_replay.domain import canonical
-from ticdc_replay.domain.errors import ArtifactNotFoundError
+from ticdc_replay.domain.errors import ArtifactNotFoundError, PermanentError
 from ticdc_replay.storage import ObjectStore
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ class DocumentStore:
         self._reads: dict[str, Any] = {}
 
     def read(self, name: str, kind: type[T]) -> T | None:
-        """The document *name*; None if it does not exist."""
+        """The document *name*; None if it does not exist. Raises PermanentError for one that this version does not know."""
         if name not in self._reads:
             self._reads[name] = self.read_now(name, kind)
         found: T | None = self._reads[name]
@@ -32,7 +32,7 @@ class DocumentStore:
     def read_now(self, name: str, kind: type[T]) -> T | None:
         """As ``read``, always from the store. Thread-safe."""
         try:
-            return msgspec.json.decode(self.store.get(name), type=kind)
+            return self._decoded(name, self.store.get(name), kind)
         except ArtifactNotFoundError:
             return None
 
@@ -40,10 +40,19 @@ class DocumentStore:
         """Replace the document by *change* of it, as ``ObjectStore.update`` does."""
 
         def changed(found: bytes | None) -> bytes:
-            return canonical.encode(change(None if found is None else msgspec.json.decode(found, type=kind)))
+            return canonical.encode(change(None if found is None else self._decoded(name, found, kind)))
 
         self._reads.pop(name, None)
         self.store.update(name, changed)
+
+    def _decoded(self, name: str, content: bytes, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(content, type=kind)
+        except msgspec.ValidationError as error:
+            raise PermanentError(
+                f"{self.store.uri(name)}, of the ledger of lake tables: {error}. A newer version has written it: use that one "
+                "here, too"
+            ) from error
 
     def put(self, name: str, document: object) -> None:
         """Make *document* that called *name*."""

@@ -36,7 +36,11 @@ Marks = dict[str, tuple[Mark, ...]]
 """The marks of one window, by the schema of the mirrors that they are about (``Ledger.put_mark``)."""
 
 
-class MirrorEntry(msgspec.Struct, frozen=True):
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Read only where all is understood: what a newer version has written would be lost at the next write."""
+
+
+class MirrorEntry(_Document, frozen=True):
     """One mirror in the registry."""
 
     source: TableName
@@ -48,7 +52,7 @@ class MirrorEntry(msgspec.Struct, frozen=True):
     """Sorted: all pipelines that have loaded it."""
 
 
-class DropNote(msgspec.Struct, frozen=True, order=True, kw_only=True):
+class DropNote(_Document, frozen=True, order=True, kw_only=True):
     """A database that the window of a load dropped: no row below ``floor_ts`` was left of it."""
 
     pipeline: str
@@ -67,7 +71,7 @@ class DropNote(msgspec.Struct, frozen=True, order=True, kw_only=True):
     """Sorted: mirrors that were forgotten since, for which it does not count."""
 
 
-class Registry(msgspec.Struct, frozen=True):
+class Registry(_Document, frozen=True):
     """All mirrors, by source, and all noted drops of databases; both sorted."""
 
     mirrors: tuple[MirrorEntry, ...] = ()
@@ -98,7 +102,7 @@ class Registry(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, drops=tuple(sorted(set(drops))))
 
 
-class TombstoneFile(msgspec.Struct, frozen=True, order=True):
+class TombstoneFile(_Document, frozen=True, order=True):
     """A Parquet file of keys that were deleted, each with its version. ``name`` is relative to the ledger's root;
     ``last_ts`` is the newest version in it."""
 
@@ -107,7 +111,7 @@ class TombstoneFile(msgspec.Struct, frozen=True, order=True):
     last_ts: int
 
 
-class StoppedReport(msgspec.Struct, frozen=True):
+class StoppedReport(_Document, frozen=True):
     """The report of a load that DDL at the window's end stopped. Counts only as long as the window has no
     ``WindowReport`` of the run."""
 
@@ -118,7 +122,7 @@ class StoppedReport(msgspec.Struct, frozen=True):
     report: TableReport
 
 
-class WindowReport(msgspec.Struct, frozen=True):
+class WindowReport(_Document, frozen=True):
     """The report of a run that was applied to the end of a window. Of another incarnation than its table's, it does not count."""
 
     pipeline: str
@@ -129,7 +133,7 @@ class WindowReport(msgspec.Struct, frozen=True):
     """The run whose quarantine it re-drives."""
 
 
-class SwapNote(msgspec.Struct, frozen=True):
+class SwapNote(_Document, frozen=True):
     """It is decided that the mirror ``side``, which was filled anew, takes the place of the one that this is noted of."""
 
     side: Relation
@@ -141,7 +145,7 @@ class SwapNote(msgspec.Struct, frozen=True):
     """Whether rows and ledger are those of ``side``, so that only that one is left to be removed."""
 
 
-class Former(msgspec.Struct, frozen=True):
+class Former(_Document, frozen=True):
     """The mirror whose name a table had before a RENAME that was followed, with the floor ``floor_ts`` (TSO) after it. The table
     may still carry its ``incarnation``."""
 
@@ -149,7 +153,7 @@ class Former(msgspec.Struct, frozen=True):
     floor_ts: int
 
 
-class TableDocument(msgspec.Struct, frozen=True, kw_only=True):
+class TableDocument(_Document, frozen=True, kw_only=True):
     """What the ledger knows of one mirror: ``TableState``, and what a lake needs beside it.
 
     Its methods merge changes as a mirror's ledger does in a database. Applied twice in the same order, or after another

@@ -79,6 +79,12 @@ class FollowingLakeSession(LakeSession, FollowingSession):
             if place == old and self.ledger.incarnation_of(old) is not None:
                 self._adopt(old)
                 self.ledger.forget_former(old)
+        for new in (
+            names.values()
+        ):  # what it says of an earlier rename is of a table that is gone, also if a person dropped it
+            former = self.ledger.former_of(new)
+            if former is not None and former.floor_ts != floor_ts:
+                self.ledger.forget_former(new)
         for place, new in in_order({place: names[old] for old, place in places.items() if place != names[old]}):
             self._run(self._format.rename_table(place, new))
 
@@ -125,9 +131,7 @@ class FollowingLakeSession(LakeSession, FollowingSession):
         self.ledger.note_column_event_later(target, move)
 
     def drop_followed(self, target: Relation, floor_ts: int) -> None:
-        """As its ledger is told first, a table that is gone afterwards is not taken for a lost one. Nor is the one that gets the
-        name next taken for it: what name the dropped one had before, that one may have now."""
+        """As ``drop_mirror``."""
         if self.ledger.state_of(target) is not None:
-            self.ledger.begin_dropping(target, floor_ts)
-            self.ledger.forget_former(target)
+            self._begin_dropping(target, floor_ts)
         self.drop_table(target)

@@ -210,9 +210,17 @@ class LakeSession(Session):
                 self._run(statement)
 
     def drop_mirror(self, plan: TablePlan) -> None:
-        """As its ledger is told first, a table that is gone afterwards is not taken for a lost one."""
-        self.ledger.begin_dropping(plan.target, plan.floor_ts)
+        """As its ledger is told first, a table that is gone afterwards is not taken for a lost one. Nor is the one that gets the
+        name next taken for it: what name the dropped one had before, that one may have now."""
+        self._begin_dropping(plan.target, plan.floor_ts)
         self.drop_table(plan.target)
+
+    def _begin_dropping(self, target: Relation, floor_ts: int) -> None:
+        if self.ledger.former_of(target) is not None:
+            if self._look_at(target) is not None:
+                self._adopt(target)
+            self.ledger.forget_former(target)
+        self.ledger.begin_dropping(target, floor_ts)
 
     def clear_tombstones(self, target: Relation, tombstones: Relation, version_column: str, floor_ts: int) -> None:
         """Nothing: the ledger lists no tombstones below the floor."""

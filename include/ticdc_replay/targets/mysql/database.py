@@ -41,8 +41,8 @@ class MysqlDatabase(Target[MysqlTarget]):
         with translated(doing, settings.conn_id), closing(settings.connect()) as connection:
             server = look(connection)
             ledger_tables.create(connection, server)
-            session = MysqlSession(connection, server, settings.conn_id)
-            session.end_begun(place_of(self.config, self.dialect))
+            session = MysqlSession(connection, server, settings.conn_id, place_of(self.config, self.dialect))
+            session.end_begun()
             yield session
             connection.commit()
 
@@ -50,9 +50,10 @@ class MysqlDatabase(Target[MysqlTarget]):
     def attempt(self, load: Load) -> Iterator[MysqlSession]:
         settings = self.settings
         with staging.attempt(settings, load) as (connection, server):
-            session = MysqlSession(connection, server, settings.conn_id, self.config.rows_per_commit)
+            place = place_of(self.config, self.dialect)
+            session = MysqlSession(connection, server, settings.conn_id, place, self.config.rows_per_commit)
             with session.translated("end what broke"):
-                session.end_begun(place_of(self.config, self.dialect))
+                session.end_begun()
             yield session
 
     @property

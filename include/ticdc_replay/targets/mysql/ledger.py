@@ -112,9 +112,11 @@ class MysqlLedger(BegunLoads, SqlLedger):
         row = self._first("SELECT content FROM {schema}.renames " + _OF_TARGET, _place(target))
         return msgspec.json.decode(row[0], type=Renaming) if row is not None else None
 
-    def renamed_places(self) -> list[Relation]:
-        """The names that noted renames give or take."""
-        return [Relation(*row) for row in self._execute("SELECT target_schema, target_table FROM {schema}.renames")]
+    def renamings(self, place: str) -> list[Renaming]:
+        """The noted renames of mirrors of *place*."""
+        rows = self._execute("SELECT DISTINCT content FROM {schema}.renames")
+        renamings = [msgspec.json.decode(row[0], type=Renaming) for row in rows]
+        return [renaming for renaming in renamings if renaming.place == place]
 
     def end_renaming(self, renaming: Renaming) -> None:
         """Note nothing of *renaming* any more."""

@@ -21,6 +21,8 @@ class Renaming(msgspec.Struct, frozen=True):
     names: tuple[tuple[Relation, Relation], ...]
     id: str
     """Names it among all others."""
+    place: str = ""
+    """``marks.place_of`` the mirrors."""
     counts: bool = False
     """Whether it is done, and the ledger has all that follows from the new names."""
 

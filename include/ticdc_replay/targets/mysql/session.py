@@ -50,13 +50,13 @@ log = logging.getLogger(__name__)
 
 
 class MysqlSession(SwappingSession):
-    """Statements on *connection* to *server*, which errors call *conn_id*."""
+    """Statements on *connection* to *server*, which errors call *conn_id*, for mirrors of *place* (``marks.place_of``)."""
 
     ledger: MysqlLedger
     in_one_transaction: ClassVar[bool] = False
 
     def __init__(
-        self, connection: MysqlConnection, server: Server, conn_id: str, rows_per_commit: int | None = None
+        self, connection: MysqlConnection, server: Server, conn_id: str, place: str, rows_per_commit: int | None = None
     ) -> None:
         self.ledger = MysqlLedger(connection)
         # Tasks fill such a table in one transaction each, and TiDB keeps transactions in memory.
@@ -64,6 +64,7 @@ class MysqlSession(SwappingSession):
         self.connection = connection
         self.server = server
         self._conn_id = conn_id
+        self._place = place
         self.rows_per_commit = rows_per_commit or (TIDB_ROWS_PER_COMMIT if server.is_tidb else None)
         self._locked: list[str] = []
         self._merged: list[str] = []
@@ -109,10 +110,12 @@ class MysqlSession(SwappingSession):
         self._lock(_lock_of(target), f"another load has held {target}")
         self._end_begun_of(target)
 
-    def end_begun(self, place: str) -> None:
-        """End the swaps of mirrors of *place* that broke, and all renames, but for those that somebody is at. What is read from
-        now on is of the table that the ledger knows: after a swap it may have another form."""
-        for target in [*(swap.old for swap in self.ledger.begun_swaps(place)), *self.ledger.renamed_places()]:
+    def end_begun(self) -> None:
+        """End the swaps and renames of mirrors that broke, but for those that somebody is at. What is read from now on is of the
+        table that the ledger knows: after a swap it may have another form."""
+        swapped = [swap.old for swap in self.ledger.begun_swaps(self._place)]
+        renamed = [renaming.places[0] for renaming in self.ledger.renamings(self._place)]
+        for target in [*swapped, *renamed]:
             with locks.locked(self.connection, _lock_of(target), 0) as held:
                 if held:
                     self._end_begun_of(target)
@@ -240,7 +243,7 @@ class MysqlSession(SwappingSession):
         self._run(set_key_statement(self.server, target, found, key))
 
     def rename_tables(self, names: Mapping[Relation, Relation], floor_ts: int) -> None:
-        renaming = Renaming(tuple(names.items()), uuid4().hex)
+        renaming = Renaming(tuple(names.items()), uuid4().hex, self._place)
         for place in renaming.places:  # others take a rename back as soon as they get one of these locks
             if _lock_of(place) not in self._locked:
                 self.lock_table(place)
@@ -251,12 +254,17 @@ class MysqlSession(SwappingSession):
 
     def end_renames(self, names: Mapping[Relation, Relation], floor_ts: int) -> None:
         self._require_locks()  # without them another session may have taken the rename back
-        for renaming in filter(None, map(self.ledger.renaming_of, names)):
-            counting = msgspec.structs.replace(renaming, counts=True)
-            self.ledger.note_renaming(counting)
-            self._require_locks()
-            self.connection.commit()
-            self._end_renaming(counting)
+        if not names:
+            return
+        first = next(iter(names))
+        renaming = self.ledger.renaming_of(first)
+        if renaming is None:
+            raise TransientError(f"another session has taken the rename of {first} back; try again")
+        counting = msgspec.structs.replace(renaming, counts=True)
+        self.ledger.note_renaming(counting)
+        self._require_locks()
+        self.connection.commit()
+        self._end_renaming(counting)
 
     def _end_renaming(self, renaming: Renaming) -> None:
         if not renaming.counts:

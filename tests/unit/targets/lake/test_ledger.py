@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from tests.support.changelogs import Changelog
 from tests.support.examples import examples
-from ticdc_replay.domain.errors import TransientError
+from ticdc_replay.domain.errors import PermanentError, TransientError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.storage.file import FileStore
 from ticdc_replay.targets.base import HeldTable, Load, Outcome, StoppedLoad, StoreAddress, TableReport
 from ticdc_replay.targets.generations import Mark
-from ticdc_replay.targets.lake.documents import BegunChange, TombstoneFile
+from ticdc_replay.targets.lake.documents import REGISTRY, BegunChange, TombstoneFile, state_name
 from ticdc_replay.targets.lake.ledger import LakeLedger
 from ticdc_replay.targets.mirror.ledger import MirrorPlaces, NotedDrop
 from ticdc_replay.targets.mirror.planning.tables import (
@@ -222,6 +222,19 @@ def test_two_sessions_lose_nothing_of_each_other(ledger: LakeLedger, other: Lake
     assert (state.floor_ts, state.form_floor_ts, state.newest_ts, state.schema_ts) == (20, 20, 20, 20)
     assert {name: column.type for name, column in state.columns.items()} == {"a": "int", "b": "int", "c": "a"}
     assert [file.name for file in ledger.tombstones_of(ORDERS)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("ledger_file", [REGISTRY, state_name(ORDERS)])
+def test_what_a_newer_version_has_written_is_neither_read_nor_lost(
+    ledger: LakeLedger, store: BrittleStore, ledger_file: str
+) -> None:
+    added(ledger)
+    newer = msgspec.json.encode({**msgspec.json.decode(store.get(ledger_file)), "fact": 1})
+    store.put(ledger_file, newer)
+    ledger.discard()
+    with pytest.raises(PermanentError, match=r"unknown field `fact`. A newer version has written it"):
+        added(ledger, LINES) if ledger_file == REGISTRY else ledger.raise_floor(ORDERS, 9, 9)
+    assert store.get(ledger_file) == newer
 
 
 def test_a_mirror_that_another_session_made_or_forgot_meanwhile_is_not_written(
