@@ -167,8 +167,18 @@ def _lengths(cursor: Cursor, *limits: int) -> list[int]:
 
 
 def _elements(cursor: Cursor) -> tuple[str, ...]:
-    elements = cursor.in_parentheses(cursor.string)
+    elements = cursor.in_parentheses(lambda: _element(cursor))
     return tuple(element.rstrip(" ") for element in elements)  # MySQL drops trailing spaces of elements
+
+
+def _element(cursor: Cursor) -> str:
+    """An element may be a literal of bytes: of ASCII, they are the same text in each charset."""
+    if cursor.peek().kind not in ("bits", "hex"):
+        return cursor.string()
+    content = literals.bytes_of(literals.digits_of(cursor.next()))
+    if not content.isascii():
+        raise DdlSyntaxError(f"an element of the bytes {content.hex()}, whose text depends on the charset")
+    return content.decode("ascii")
 
 
 class _Charset:

@@ -61,10 +61,13 @@ def read_default(cursor: Cursor) -> Literal | None:
     token = cursor.next()
     if token.kind == "word" and token.text.startswith("_"):  # a charset before a string
         token = cursor.next()
-    if token.kind in ("bits", "hex") and not _DIGITS[token.kind].fullmatch(token.text):
-        raise DdlSyntaxError(f"a literal of {token.kind} with the digits {token.text[:40]!r}")
-    if token.kind in ("string", "bits", "hex"):
-        return Literal(token.kind, token.text)
+    if token.kind in _DIGITS:
+        return digits_of(token)
+    if token.kind == "string":
+        text = token.text
+        while cursor.peek().kind == "string":  # 'a' 'b'
+            text += cursor.next().text
+        return Literal("string", text)
     if token == _POINT and cursor.peek().kind == "number":  # .5
         token = Token("number", f"0.{cursor.next().text}")
     if token.kind == "number":
@@ -79,6 +82,13 @@ def read_default(cursor: Cursor) -> Literal | None:
     if cursor.sees("("):
         cursor.skip_parentheses()
     return None
+
+
+def digits_of(token: Token) -> Literal:
+    """The literal of *token*, of ``hex`` digits or ``bits``. Raises DdlSyntaxError for other digits."""
+    if not _DIGITS[token.kind].fullmatch(token.text):
+        raise DdlSyntaxError(f"a literal of {token.kind} with the digits {token.text[:40]!r}")
+    return Literal(token.kind, token.text)
 
 
 def with_default(column: DefinedColumn, literal: Literal | None, computed: bool) -> DefinedColumn:
@@ -197,7 +207,7 @@ _LONGEST_BINARY = 255
 
 def _bytes_text(literal: Literal, column_type: ColumnType) -> str | None:
     if literal.kind == "hex":
-        content = bytes.fromhex(literal.text.rjust(len(literal.text) + len(literal.text) % 2, "0"))
+        content = bytes_of(literal)
     elif literal.kind == "string":
         content = literal.text.encode()
     else:
@@ -209,6 +219,13 @@ def _bytes_text(literal: Literal, column_type: ColumnType) -> str | None:
             return None
         content = content.ljust(column_type.length, b"\0")
     return content.decode("latin-1")
+
+
+def bytes_of(literal: Literal) -> bytes:
+    """The bytes of a literal of ``hex`` digits or ``bits``."""
+    if literal.kind == "bits":
+        return int(literal.text or "0", 2).to_bytes(-(-len(literal.text) // 8))
+    return bytes.fromhex(literal.text.rjust(len(literal.text) + len(literal.text) % 2, "0"))
 
 
 def _bits_text(literal: Literal, width: int) -> str | None:

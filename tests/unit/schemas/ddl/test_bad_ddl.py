@@ -36,6 +36,8 @@ def history(query):
         "b VARBINARY(9) DEFAULT 0x1_0",
         "b BIT(9) DEFAULT b'1_0'",
         "b BIT(9) DEFAULT 0b1_0",
+        "e ENUM('a',x'e4')",
+        "e ENUM('a',x'1_0')",
         f"c VARCHAR({'9' * 5000})",
         f"c VARCHAR({'9' * 30})",
         f"e BINARY({1 << 63})",
