@@ -17,6 +17,7 @@ from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.dumps.dialect import Dialect
+from ticdc_replay.schemas.former_names import FormerNames
 from ticdc_replay.snapshot.manifest import SharedInput
 from ticdc_replay.storage import ObjectStore
 
@@ -173,6 +174,8 @@ class LoadJob(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     """Which of the window's runs is newer (``state.generations``); 0 where nobody gave the run one."""
     sources: tuple[SourceWindow, ...] = ()
     """Of a changelog that is taken from others; none of one that is loaded because a person says so."""
+    former_names: tuple[FormerNames, ...] = ()
+    """Of its tables and their columns, at the window's end. Empty for a target without ``shape``."""
 
 
 class ScanFeed(msgspec.Struct, frozen=True, kw_only=True):

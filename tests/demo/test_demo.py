@@ -97,30 +97,43 @@ def wait_for_the_end_of(seen):
     wait_for(f"the end of {len(seen)} processes", lambda: not running(seen), pause_s=0.5)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.nightly)])
-def test_however_it_is_stopped_nothing_of_it_runs_on(tmp_path, number):
-    demo = start(tmp_path)
-    _, seen = read_until(demo, "Publish the sample")  # Airflow is starting at this moment
-    assert len(seen) >= 8
-    demo.send_signal(number)
-    demo.wait(PATIENCE_S)
-    wait_for_the_end_of(seen)
+def end_by_signal(number):
+    def end(demo, folder):
+        demo.send_signal(number)
+        demo.wait(PATIENCE_S)
+
+    return end
 
 
-def test_a_second_one_in_the_same_folder_is_refused_and_the_first_can_be_stopped_from_elsewhere(tmp_path):
+def stop_from_elsewhere(demo, folder):
+    stop = f"from pathlib import Path; from demo import instance; assert instance.stop(Path({str(folder)!r}))"
+    subprocess.run([sys.executable, "-c", stop], cwd=CHECKOUT, check=True, timeout=PATIENCE_S)
+    output, _ = demo.communicate(timeout=PATIENCE_S)
+    assert output.splitlines()[-1] == "Stopped by `make demo-stop`."
+    assert demo.returncode == 128 + signal.SIGTERM
+
+
+ENDS = {
+    "by SIGINT": end_by_signal(signal.SIGINT),
+    "by SIGKILL": end_by_signal(signal.SIGKILL),
+    "from elsewhere": stop_from_elsewhere,
+}
+
+
+@pytest.mark.parametrize(
+    "end", [end if end == "from elsewhere" else pytest.param(end, marks=pytest.mark.nightly) for end in ENDS]
+)
+def test_a_second_one_in_the_same_folder_is_refused_and_however_the_first_ends_nothing_of_it_runs_on(tmp_path, end):
     first = start(tmp_path)
     try:
-        _, seen = read_until(first, "Publish the sample")
+        _, seen = read_until(first, "Publish the sample")  # Airflow is starting at this moment
+        assert len(seen) >= 8
         second = start(tmp_path)
         output, _ = second.communicate(timeout=PATIENCE_S)
         assert second.returncode == 1
         assert "make demo-stop" in output
         assert first.poll() is None
-        stop = f"from pathlib import Path; from demo import instance; assert instance.stop(Path({str(tmp_path)!r}))"
-        subprocess.run([sys.executable, "-c", stop], cwd=CHECKOUT, check=True, timeout=PATIENCE_S)
-        output, _ = first.communicate(timeout=PATIENCE_S)
-        assert output.splitlines()[-1] == "Stopped by `make demo-stop`."
-        assert first.returncode == 128 + signal.SIGTERM
+        ENDS[end](first, tmp_path)
         wait_for_the_end_of(seen)
     finally:
         first.kill()

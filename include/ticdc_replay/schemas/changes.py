@@ -5,7 +5,7 @@ dropped tables. So DDL is classified by what it does to rows that exist already.
 """
 
 from bisect import bisect_right
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
@@ -175,6 +175,38 @@ class TableChanges(msgspec.Struct, frozen=True):
 
 _ENDS_ROWS = frozenset[ChangeKind](("table_created", "truncated", "dropped", "renamed_away"))
 _MOVES_ROWS = frozenset[ChangeKind](("renamed_here", "recovered", "partition_emptied", "exchanged", "not_understood"))
+
+
+def net_renames(changes: Iterable[TableChanges]) -> dict[TableName, TableName]:
+    """The names that tables had before the statement that made *changes*, and what they are called after it. A name that it uses
+    only in between, as ``c`` in ``a TO c, b TO a, c TO b``, is none of them."""
+    steps: defaultdict[TableName, deque[tuple[str, TableName]]] = defaultdict(deque)
+    """By name, what happens to it in turn: its table gets another name, or it is given to another table."""
+    for entry in changes:
+        for change in entry.changes:
+            if isinstance(change, BreakingChange) and change.kind in ("renamed_away", "renamed_here") and change.other:
+                steps[entry.table].append((change.kind, change.other))
+    held: dict[TableName, TableName | None] = {}
+    """By name, the table that has it, as it was called before; None for one that *changes* does not tell of."""
+    goes_on = True
+    while goes_on:
+        goes_on = False
+        for name, own in steps.items():
+            if not own:
+                continue
+            kind, other = own[0]
+            there = steps.get(other)
+            if kind == "renamed_here" and there is None:
+                held[name] = None
+            elif kind == "renamed_away" and (there is None or (there and there[0] == ("renamed_here", name))):
+                held[other] = held.pop(name, name)
+                if there:
+                    there.popleft()
+            else:
+                continue
+            own.popleft()
+            goes_on = True
+    return {old: new for new, old in held.items() if old is not None}
 
 
 def changes_of(ddls: Iterable[DdlEvent], history: SchemaHistory) -> list[TableChanges]:

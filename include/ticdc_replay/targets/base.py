@@ -18,6 +18,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import SourceWindow
 from ticdc_replay.schemas.changes import BreakingChange, TableChanges
+from ticdc_replay.schemas.former_names import FormerNames
 from ticdc_replay.storage import ObjectStore, open_store
 from ticdc_replay.targets.sql import Sql
 
@@ -85,6 +86,9 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """How many tasks run at the same time. Decides how work is divided, never what is loaded."""
     sql: Sql | None = None
     """The driver's Spark SQL, for targets that Spark writes to; None where there is no Spark."""
+
+    former_names: tuple[FormerNames, ...] = ()
+    """Of tables that are loaded, and of their columns, at the window's end."""
 
     shaped: str = ""
     """The folder, relative to the artefacts, of the shaped copies of the files of ``shaped_tables``."""

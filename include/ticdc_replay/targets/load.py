@@ -49,6 +49,7 @@ def load(
         reload=job.reload,
         generation=job.generation,
         sources=job.sources,
+        former_names=job.former_names,
         parallelism=parallelism,
         sql=sql,
     )

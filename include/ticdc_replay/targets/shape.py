@@ -84,6 +84,8 @@ class Shape(msgspec.Struct, frozen=True):
     table: TableName
     section: ShapeSection
     salt: bytes = b""
+    key_columns: frozenset[str] = frozenset()
+    """Columns that are always included, as ``folded`` has them: those known to be, or to have been, of the handle key."""
 
     def __repr__(self) -> str:
         return f"Shape({self.table})"
@@ -103,6 +105,13 @@ class Shape(msgspec.Struct, frozen=True):
             made[folded(name)] = [self.name_of(name), kind, mask, treatment.cast] if self.has(name) else None
         return made
 
+    def unlike(self, column: str, other: str) -> PolicyStopError:
+        """What stops a load of *column*, which has the name *other* now and is not treated like that."""
+        return PolicyStopError(
+            f"{self.table}: the column {column} was renamed to {other}, which `shape` treats in another way: let a pattern of "
+            "`shape` match both names"
+        )
+
     @property
     def hides(self) -> bool:
         """Whether the target is not to have some of the table's values."""
@@ -112,7 +121,11 @@ class Shape(msgspec.Struct, frozen=True):
         """Whether the target has *column* of the upstream; *key* are the columns of the handle key."""
         if _matches(column, self.section.exclude):
             return False
-        return column in key or _matches(column, self.section.include)
+        return column in key or folded(column) in self.key_columns or _matches(column, self.section.include)
+
+    def treats_alike(self, column: str, other: str) -> bool:
+        """Whether the target has of both columns the same, but for their names."""
+        return (self.has(column), self.treatment_of(column)) == (self.has(other), self.treatment_of(other))
 
     def name_of(self, column: str) -> str:
         """The target's name of *column*."""
@@ -324,11 +337,8 @@ class Shape(msgspec.Struct, frozen=True):
 
     def _renamed(self, change: ColumnRenamed) -> Change:
         name, to = change.name, change.to
-        if (self.has(name), self.treatment_of(name)) != (self.has(to), self.treatment_of(to)):
-            raise PolicyStopError(
-                f"{self.table}: the column {name} was renamed to {to}, which `shape` treats in another way: let a pattern of "
-                "`shape` match both names"
-            )
+        if not self.treats_alike(name, to):
+            raise self.unlike(name, to)
         if not self.has(name) or self.name_of(name) == self.name_of(to):
             return NoRowChange(f"rename column {name}")
         return msgspec.structs.replace(change, name=self.name_of(name), to=self.name_of(to))

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow.parquet as pq
 
 from ticdc_replay.changelog.cells.types import table_arrow_schema
-from ticdc_replay.changelog.files.index import Ddl, TableVersion
+from ticdc_replay.changelog.files.index import ChangelogIndex, Ddl, TableVersion
 from ticdc_replay.changelog.files.parts import batch_rows
 from ticdc_replay.config.target_section import TargetSection
 from ticdc_replay.domain import canonical
@@ -27,7 +27,11 @@ from ticdc_replay.domain.errors import (
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName, TableSchema, folded
 from ticdc_replay.domain.tso import describe
-from ticdc_replay.schemas.changes import BreakingChange, TableChanges, TableCreated
+from ticdc_replay.mysql_protocol import identifier
+from ticdc_replay.schemas.changes import BreakingChange, ColumnRenamed, TableChanges, TableCreated
+from ticdc_replay.schemas.ddl.reader import ParsedDdl, key_of
+from ticdc_replay.schemas.ddl.statements import AlterTable, QualifiedName, RenameTables, RenameTo
+from ticdc_replay.schemas.former_names import FormerNames
 from ticdc_replay.storage.base import ObjectStore
 from ticdc_replay.targets.base import AnyTarget, Execute, Load, StoreAddress
 from ticdc_replay.targets.files import file_errors, whole_file
@@ -64,6 +68,32 @@ def shape_of(section: TargetSection, connections: Connections, table: TableName)
     return Shape(table, found.section, salt)
 
 
+def shape_in(
+    store: ObjectStore, section: TargetSection, connections: Connections, index: ChangelogIndex, table: TableName
+) -> Shape | None:
+    """``shape_of``, with the columns of the key that *index* and the record of the shape show."""
+    found = shape_of(section, connections, table)
+    if found is None:
+        return None
+    recorded = _recorded(store, section, table)
+    return with_key(found, index, () if recorded is None else recorded.get("key", ()))
+
+
+def with_key(shape: Shape, index: ChangelogIndex, known: Iterable[str] = ()) -> Shape:
+    """*shape* with the columns of the key that *index* shows, and *known* ones; by both names of a RENAME."""
+    key = {*known, *(folded(name) for schema in _schemas_of(index, shape.table) for name in schema.handle_key)}
+    renames = [
+        {folded(change.name), folded(change.to)}
+        for entry in index.changes
+        for change in entry.changes
+        if entry.table == shape.table and isinstance(change, ColumnRenamed)
+    ]
+    for both in (*renames, *reversed(renames)):
+        if both & key:
+            key |= both
+    return msgspec.structs.replace(shape, key_columns=frozenset(key))
+
+
 def unsalted(section: TargetSection, table: TableName) -> Shape | None:
     """``shape_of`` for a forecast: its hashes are not those of the target."""
     found = next((each for each in section.shape if TablePatterns(each.tables).wants(table.schema, table.table)), None)
@@ -79,9 +109,14 @@ def shaped(load: Load, target: AnyTarget, execute: Execute) -> Iterator[Load]:
     with another one; TransientError for a table whose rebuilt mirror with another shape takes its place.
     """
     section, connections = target.config, target.connections
-    refuse_renames(section, connections, load.index.changes, load.selection)
-    shapes = {table: shape for table in load.tables if (shape := shape_of(section, connections, table)) is not None}
+    refuse_renames(section, load.index.changes, load.selection)
     store = load.artifacts.open()
+    shapes = {
+        table: shape
+        for table in load.tables
+        if (shape := shape_in(store, section, connections, load.index, table)) is not None
+    }
+    _refuse_former_names(store, load, target, shapes)
     if not shapes:
         _require_same(store, load, target, shapes)
         yield msgspec.structs.replace(load, shapes_seen=_seen(store, load, target))
@@ -197,10 +232,11 @@ def renaming_shapes(
     entered once nothing refuses the renames any more."""
     found = [each for old in renames if (each := _recorded(store, section, old)) is not None]
     columns = {name: treated for each in found for name, treated in each["columns"].items()}
+    key = sorted({name for each in found for name in each.get("key", ())})
     salt = next((each["salt"] for each in found if each["salt"] is not None), None)
     records = {record_of(section, new) for new in renames.values()}
     for record in records if found else ():
-        store.put(record, canonical.encode({**found[0], "columns": columns, "salt": salt}))
+        store.put(record, canonical.encode({**found[0], "columns": columns, "key": key, "salt": salt}))
     yield
     for old in renames:
         if record_of(section, old) not in records:  # names that differ by case alone share one
@@ -240,24 +276,54 @@ def _refuse_moving(known: Collection[str], load: Load, target: AnyTarget) -> Non
             )
 
 
-def refuse_renames(
-    section: TargetSection, connections: Connections, changes: Iterable[TableChanges], selection: Sequence[str]
-) -> None:
+def refuse_renames(section: TargetSection, changes: Iterable[TableChanges], selection: Sequence[str]) -> None:
     """Raise PolicyStopError for a table of *changes* whose new name, if *selection* (patterns) has it, has another shape: its
     rows would be unmasked from then on."""
     wanted = TablePatterns(selection)
     for entry in changes if section.shape else ():
         for change in entry.changes:
             new = change.other if isinstance(change, BreakingChange) and change.kind == "renamed_away" else None
-            if new is None or not wanted.wants(new.schema, new.table):
-                continue
-            shapes = [shape_of(section, connections, table) for table in (entry.table, new)]
-            known = [None if each is None else each.section.model_copy(update={"tables": ()}) for each in shapes]
-            if known[0] != known[1]:
-                raise PolicyStopError(
-                    f"{entry.table} at {describe(entry.commit_ts)}: the table was renamed to {new}, which `shape` of target "
-                    f"{section.name} treats in another way: let one entry of `shape` match both names"
-                )
+            if new is not None and wanted.wants(new.schema, new.table):
+                _refuse_rename(section, entry.table, new, f"at {describe(entry.commit_ts)}")
+
+
+def _refuse_rename(section: TargetSection, old: TableName, new: TableName, when: str) -> None:
+    shapes = [unsalted(section, table) for table in (old, new)]
+    known = [None if each is None else each.section.model_copy(update={"tables": ()}) for each in shapes]
+    if known[0] != known[1]:
+        raise PolicyStopError(
+            f"{old}: the table was renamed to {new} {when}, which `shape` of target {section.name} treats in another way: let "
+            "one entry of `shape` match both names"
+        )
+
+
+def _refuse_former_names(store: ObjectStore, load: Load, target: AnyTarget, shapes: Mapping[TableName, Shape]) -> None:
+    """Raise PolicyStopError for a table, or a column, that the target has in another way than under a name that it had before the
+    window, whether or not the load stopped that had the RENAME. Where rows were loaded under that name, their record tells."""
+    loaded = {key_of(table): table for table in load.tables}
+    for names in load.former_names:
+        table = loaded.get(key_of(names.table))
+        if table is None:
+            continue
+        shape = shapes.get(table)
+        now = _record_now(load, table, shape)
+        for old in names.tables:
+            recorded = _recorded(store, target.config, old)
+            if recorded is None or not _agree(recorded, now):
+                _refuse_rename(target.config, old, table, "before the end of the window")
+        if shape is not None:
+            _refuse_former_columns(shape, names, _recorded(store, target.config, table), now)
+
+
+def _refuse_former_columns(
+    shape: Shape, names: FormerNames, recorded: Mapping[str, Any] | None, now: Mapping[str, Any]
+) -> None:
+    known = {} if recorded is None else recorded["columns"]
+    for name, former in names.columns.items():
+        for column in former if name in now["columns"] else ():
+            is_known_alike = column in known and _treated(known[column]) == _treated(now["columns"][name])
+            if not shape.treats_alike(column, name) and not is_known_alike:
+                raise shape.unlike(column, name)
 
 
 def _require_same(store: ObjectStore, load: Load, target: AnyTarget, shapes: Mapping[TableName, Shape]) -> None:
@@ -273,6 +339,7 @@ def _require_same(store: ObjectStore, load: Load, target: AnyTarget, shapes: Map
         recorded = _recorded(store, target.config, table) if name in known else None
         if recorded is not None and _agree(recorded, now):
             now["columns"] = {**recorded["columns"], **now["columns"]}
+            now["key"] = sorted({*recorded.get("key", ()), *now["key"]})
             now["salt"] = recorded["salt"] or now["salt"]
             if now == recorded:
                 continue
@@ -295,26 +362,42 @@ def _recorded(store: ObjectStore, section: TargetSection, table: TableName) -> d
 
 def _record_now(load: Load, table: TableName, shape: Shape | None) -> dict[str, Any]:
     """What becomes of the columns of *table* in *load*. A changed salt shows, and can't be found from it."""
-    schemas = [version.schema for version in load.index.versions_of(table)]
-    for entry in load.index.changes:
-        schemas += [
-            change.schema
-            for change in entry.changes
-            if entry.table == table and isinstance(change, TableCreated) and change.schema is not None
-        ]
-    names = sorted({column.name for schema in schemas for column in schema.columns})
+    names = sorted({column.name for schema in _schemas_of(load.index, table) for column in schema.columns})
     if shape is None:
-        return {"columns": {folded(name): [name, "mask", None, None] for name in names}, "constants": {}, "salt": None}
+        columns = {folded(name): [name, "mask", None, None] for name in names}
+        return {"columns": columns, "constants": {}, "key": [], "salt": None}
     columns = shape.record(names)
     salt = Shape.fingerprint_of(shape.salt) if any(map(_is_hashed, columns.values())) else None
-    return {"columns": columns, "constants": dict(shape.section.constants), "salt": salt}
+    return {
+        "columns": columns,
+        "constants": dict(shape.section.constants),
+        "key": sorted(shape.key_columns),
+        "salt": salt,
+    }
+
+
+def _schemas_of(index: ChangelogIndex, table: TableName) -> list[TableSchema]:
+    """The schemas of *table* that *index* has, those of its creations included."""
+    created = [
+        change.schema
+        for entry in index.changes
+        for change in entry.changes
+        if entry.table == table and isinstance(change, TableCreated) and change.schema is not None
+    ]
+    return [*(version.schema for version in index.versions_of(table)), *created]
+
+
+def _treated(column: list[Any] | None) -> list[Any] | None:
+    """What becomes of the values of *column* of a record, whatever its name."""
+    return column and column[1:]
 
 
 def _agree(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether both treat alike what both know."""
-    shared = recorded["columns"].keys() & now["columns"].keys()
+    """Whether both treat alike what both know. A column that is left out is known only as long as it is not found in the key."""
+    before, after = recorded["columns"], now["columns"]
+    shared = before.keys() & after.keys()
     return (
-        all(recorded["columns"][name] == now["columns"][name] for name in shared)
+        all(before[name] == after[name] or (before[name] is None and name in now["key"]) for name in shared)
         and recorded["constants"] == now["constants"]
         and (recorded["salt"] == now["salt"] or None in (recorded["salt"], now["salt"]))
     )
@@ -331,4 +414,22 @@ def _version(version: TableVersion, shapes: Mapping[TableName, Shape]) -> TableV
 
 def _ddl(ddl: Ddl, shapes: Mapping[TableName, Shape]) -> Ddl:
     shape = shapes.get(TableName(ddl.schema, ddl.table))
-    return ddl if shape is None or not shape.hides else msgspec.structs.replace(ddl, query=DDL_NOT_SHOWN)
+    if shape is None or not shape.hides:
+        return ddl
+    renames = _renames_of(ddl)
+    return msgspec.structs.replace(ddl, query=f"RENAME TABLE {', '.join(renames)}" if renames else DDL_NOT_SHOWN)
+
+
+def _renames_of(ddl: Ddl) -> list[str]:
+    """What *ddl* renames, written anew, if it does nothing but rename tables: names have no values, and to other tables they tell
+    what became of them."""
+    match ParsedDdl(ddl.event).statement:
+        case RenameTables(pairs):
+            return [f"{_written(old)} TO {_written(new)}" for old, new in pairs]
+        case AlterTable(name, (RenameTo(new),)):
+            return [f"{_written(name)} TO {_written(new)}"]
+    return []
+
+
+def _written(name: QualifiedName) -> str:
+    return ".".join(identifier(part) for part in name if part is not None)

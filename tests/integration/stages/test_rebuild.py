@@ -417,7 +417,10 @@ def test_prune_keeps_what_a_rebuild_needs_until_it_has_ended(fed: Feeding, tmp_p
         raise KilledError
 
     assert needed() == set()
-    for end in (lambda: fed.rebuild(base=base.run_hash), lambda: abandon(fed.rig.context, "warehouse", TABLE)):
+    for end in (
+        lambda: fed.rebuild(base=base.run_hash),
+        lambda: abandon(fed.rig.context, "warehouse", TABLE, fed.rig._load),
+    ):
         with pytest.raises(KilledError):
             fed.rebuild(killed, base=base.run_hash)
         assert needed() == set(WINDOWS[1:])

@@ -326,8 +326,13 @@ def test_a_target_without_shape_leaves_no_record(people: Changelog, tmp_path: Pa
     assert not (tmp_path / "artifacts/shapes").exists()
 
 
-RECORD = {"columns": {"v": ["v", "mask", None, None]}, "constants": {}, "salt": "one"}
-STALE = {"columns": {"v": ["v", "hash", None, None], "w": ["w", "hash", None, None]}, "constants": {}, "salt": "two"}
+RECORD = {"columns": {"v": ["v", "mask", None, None]}, "constants": {}, "key": ["v"], "salt": "one"}
+STALE = {
+    "columns": {"v": ["v", "hash", None, None], "w": ["w", "hash", None, None]},
+    "constants": {},
+    "key": ["w"],
+    "salt": "two",
+}
 
 
 @pytest.mark.parametrize(

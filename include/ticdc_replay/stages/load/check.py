@@ -18,7 +18,7 @@ from ticdc_replay.stages.load.recording import record_decode
 from ticdc_replay.stages.named import require_set_aside
 from ticdc_replay.stages.set_aside import by_reason, has_way_back, listed_reasons, set_aside
 from ticdc_replay.targets.ddl import foreseen_stops, stopping_policies
-from ticdc_replay.targets.shaped_load import unsalted
+from ticdc_replay.targets.shaped_load import unsalted, with_key
 
 
 class CheckResult(msgspec.Struct, frozen=True):
@@ -145,7 +145,7 @@ def _shaped(index: ChangelogIndex, target: TargetSection) -> tuple[ChangelogInde
     for entry in index.changes:
         shape = unsalted(target, entry.table)
         try:
-            changes.append(entry if shape is None else shape.changes(entry))
+            changes.append(entry if shape is None else with_key(shape, index).changes(entry))
         except PolicyStopError as error:
             stops.append(str(error))
     return msgspec.structs.replace(index, changes=tuple(changes)), stops

@@ -19,7 +19,7 @@ from ticdc_replay.stages.upkeep.mirror_jobs import Submit, needs_job, no_jobs, r
 from ticdc_replay.stages.upkeep.mirrors import opened_mirror
 from ticdc_replay.targets.base import Followed, Mirror, StoppingDdl
 from ticdc_replay.targets.database_ddl import ddl_of
-from ticdc_replay.targets.shaped_load import refuse_renames, renaming_shapes, shape_of
+from ticdc_replay.targets.shaped_load import refuse_renames, renaming_shapes, shape_in
 
 
 def stopping_ddl(context: ReplayContext, target: str, table: TableName, at: int | None = None) -> StoppingDdl:
@@ -48,9 +48,9 @@ def ddl_at(
     """The DDL of *table* at *commit_ts* (TSO) in the changelog *index*, as *mirror* is to have it: also one that drops its
     database, or spells its name in another letter case. Raises PolicyStopError for a RENAME to a name with another shape."""
     changes, own = [], ddl_of(index, table, commit_ts)
-    refuse_renames(mirror.config, context.connections, own, context.pipeline.tables)
+    refuse_renames(mirror.config, own, context.pipeline.tables)
     for entry in own:
-        shape = shape_of(mirror.config, context.connections, entry.table)
+        shape = shape_in(context.artifacts, mirror.config, context.connections, index, entry.table)
         changes.append(entry if shape is None else shape.changes(entry))
     return StoppingDdl(table, commit_ts, tuple(changes), tuple(context.pipeline.tables))
 

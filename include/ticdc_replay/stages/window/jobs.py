@@ -1,5 +1,6 @@
 """Writes the job specs that Spark jobs are given."""
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
@@ -11,6 +12,9 @@ from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientErr
 from ticdc_replay.domain.messages import EventPlace
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob, Limits, LoadJob, Series, SharedDecode, SourceWindow, WrittenJob
+from ticdc_replay.schemas.changes import changes_of
+from ticdc_replay.schemas.ddl.reader import key_of
+from ticdc_replay.schemas.former_names import FormerNames, former_names
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.snapshot.pin import PinnedManifest
@@ -18,8 +22,11 @@ from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.named import named_places, require_set_aside
 from ticdc_replay.stages.selection import selected_tables, undecoded
 from ticdc_replay.stages.window.derive import is_of
+from ticdc_replay.stages.window.schemas import all_schemas
 from ticdc_replay.state.manifests import WindowManifest
 from ticdc_replay.state.runs import Run
+
+_MAY_RENAME = re.compile(r"\b(?:RENAME|CHANGE)\b", re.IGNORECASE)
 
 
 def decode_job(context: ReplayContext, pinned: PinnedManifest, tables: tuple[str, ...] | None = None) -> DecodeJob:
@@ -125,8 +132,20 @@ def write_load_job(
         reload=reload,
         generation=_generation(context, index, reload=reload),
         sources=sources,
+        former_names=_former_names(context, index) if target.shape else (),
     )
     return WrittenJob(jobspec.put(context.artifacts, job), run_hash)
+
+
+def _former_names(context: ReplayContext, index: ChangelogIndex) -> tuple[FormerNames, ...]:
+    """Those of the tables of *index*, at the end of its window."""
+    known = context.state.ddl.all(context.pipeline.name)
+    ddls = {each.event for each in known if each.event.commit_ts < index.window.to_ts}  # several topics may have one
+    if not any(_MAY_RENAME.search(ddl.query) for ddl in ddls):
+        return ()
+    own = {key_of(table) for table in index.table_names()}
+    names = former_names(changes_of(ddls, all_schemas(context)))
+    return tuple(each for each in names if key_of(each.table) in own)
 
 
 def write_series(context: ReplayContext, jobs: Sequence[WrittenJob]) -> str:

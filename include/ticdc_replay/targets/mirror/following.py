@@ -31,6 +31,7 @@ from ticdc_replay.schemas.changes import (
     NoRowChange,
     TableChanges,
     TableCreated,
+    net_renames,
 )
 from ticdc_replay.targets.base import StoppingDdl
 from ticdc_replay.targets.ddl import words_of
@@ -661,28 +662,8 @@ _FOLLOWED = frozenset(("column_narrowed", "key_changed", "truncated", "dropped")
 
 
 def _renames(ddl: StoppingDdl) -> dict[TableName, TableName]:
-    """The names of *ddl* that tables had before it, and what they are called after it. A name that a statement uses only in
-    between, as ``c`` in ``a TO c, b TO a, c TO b``, is none of them."""
-    entries = {entry.table: entry for entry in ddl.changes if entry.table in ddl.tables}
-    next_names = {
-        table: change.other
-        for table, entry in entries.items()
-        for change in entry.changes
-        if isinstance(change, BreakingChange) and change.kind == "renamed_away" and change.other is not None
-    }
-    between = {
-        table
-        for table, entry in entries.items()
-        if table in next_names and _rename_kinds(entry)[:2] == ("renamed_here", "renamed_away")
-    }
-    found = {}
-    for old in next_names:
-        if old not in between:
-            new = next_names[old]
-            while new in between:
-                new = next_names[new]
-            found[old] = new
-    return found
+    """The names that tables of *ddl* had before it, and what they are called after it."""
+    return net_renames(entry for entry in ddl.changes if entry.table in ddl.tables)
 
 
 def _rename_kinds(entry: TableChanges) -> tuple[str, ...]:
