@@ -12,8 +12,10 @@ from typing import ClassVar
 
 import pytest
 
-_OF_LAKES = {"iceberg": 12, "delta": 80}
+_OF_LAKES = {"iceberg": 20, "delta": 80}
 """Of how many tests of lake tables in tests/integration one runs: Spark takes a second for a statement."""
+_OF_LAKES_IN_STAGES = 60
+"""Of how many in tests/integration/stages: each runs a whole pipeline."""
 _TURNS = (
     ("tests/airflow/test_replay.py",),
     ("tests/spark/test_mirror_jobs.py",),
@@ -21,14 +23,14 @@ _TURNS = (
         "tests/airflow/test_new_protocol.py",
         "tests/spark/test_exchange.py",
         "tests/spark/test_reread.py",
-        "tests/spark/test_secrets.py",
         "tests/spark/test_seed.py",
     ),
+    ("tests/airflow/test_store_page.py", "tests/spark/test_connect.py", "tests/spark/test_secrets.py"),
+    ("tests/airflow/test_spark_job.py", "tests/spark/test_reconcile.py", "tests/spark/test_connect_lakes.py"),
     (
         "tests/airflow/test_page_access.py",
         "tests/airflow/test_verify.py",
         "tests/spark/test_cluster.py",
-        "tests/spark/test_connect_lakes.py",
         "tests/spark/test_replay_beside_deletion.py",
         "tests/spark/test_submit.py",
     ),
@@ -52,7 +54,10 @@ def drawn(items: Sequence[pytest.Item], seed: int | None) -> list[pytest.Item]:
 def _has_turn(item: pytest.Item, seed: int) -> bool:
     file = item.nodeid.partition("::")[0]
     if file.startswith("tests/integration/"):
-        return _number(seed, item.nodeid) % max((_OF_LAKES.get(kind, 1) for kind in kinds(item)), default=1) == 0
+        one_of = max((_OF_LAKES.get(kind, 1) for kind in kinds(item)), default=1)
+        if one_of > 1 and file.startswith("tests/integration/stages/"):
+            one_of = max(one_of, _OF_LAKES_IN_STAGES)
+        return _number(seed, item.nodeid) % one_of == 0
     return all(file not in files for turn, files in enumerate(_TURNS) if turn != seed % len(_TURNS))
 
 
@@ -63,7 +68,8 @@ def _number(seed: int, name: str) -> int:
 def kinds(item: pytest.Item) -> set[str]:
     """The kinds of targets that the test is for, by its file and parameters; and other parameters that are texts."""
     found = {value for value in getattr(item, "callspec", _NoParameters).params.values() if isinstance(value, str)}
-    return found | ({"iceberg"} if "targets/test_lake_" in item.nodeid and "delta" not in found else set())
+    is_of_lakes = "lake_spark" in getattr(item, "fixturenames", ())
+    return found | ({"iceberg"} if is_of_lakes and "delta" not in found else set())
 
 
 class _NoParameters:

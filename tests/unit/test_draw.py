@@ -13,17 +13,21 @@ IDS = (
     "tests/integration/targets/test_a.py::test_b[mysql-alone]",
     TWINS.format("mysql"),
     TWINS.format("postgres"),
-    "tests/integration/targets/test_lake_a.py::test_b",
+    "tests/integration/targets/test_lakes.py::test_b",
+    "tests/integration/stages/test_lakes.py::test_b",
     "tests/airflow/test_replay.py::test_a",
     "tests/airflow/test_replay.py::test_b",
+    "tests/spark/test_seed.py::test_a",
     "tests/spark/test_secrets.py::test_a",
     "tests/spark/test_cluster.py::test_a",
+    "tests/spark/test_reconcile.py::test_a",
     "tests/spark/test_mirror_jobs.py::test_a",
 )
+FIXTURES = {name: ["lake_spark"] if "lakes" in name else [] for name in IDS}
 
 
 def ids(seed: int | None) -> list[str]:
-    items = [cast(pytest.Item, SimpleNamespace(nodeid=name)) for name in IDS]
+    items = [cast(pytest.Item, SimpleNamespace(nodeid=name, fixturenames=FIXTURES[name])) for name in IDS]
     return [item.nodeid for item in drawn(items, seed)]
 
 
@@ -37,8 +41,8 @@ def test_a_run_has_one_of_two_twins_one_group_of_dear_files_and_all_other_tests(
     assert found == ids(seed)
     assert set(IDS[:2]) <= set(found)
     assert sum("[mysql-x]" in name or "[postgres-x]" in name for name in found) == 1
-    assert [name for name in IDS[5:] if name in found] in (list(IDS[5:7]), *[[name] for name in IDS[7:]])
+    assert [name for name in IDS[6:] if name in found] in (list(IDS[6:8]), *[[name] for name in IDS[8:]])
 
 
 def test_some_run_has_each_test() -> None:
-    assert {name for seed in range(100) for name in ids(seed)} == set(IDS)
+    assert {name for seed in range(400) for name in ids(seed)} == set(IDS)
