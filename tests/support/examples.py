@@ -12,7 +12,7 @@ _PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
 NIGHTLY = _PROFILE == "nightly"
 """Whether the run has time for all that a test can try."""
 
-_EXAMPLES = {"default": 60, "nightly": 1000}
+_EXAMPLES = {"default": 40, "nightly": 1000}
 """By profile the examples of a test that asks for no other share."""
 
 

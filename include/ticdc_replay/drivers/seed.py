@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
@@ -107,6 +108,9 @@ class _Seed(NamedTuple):
     ) -> ChangelogIndex:
         """The index of *files*, rows of *tables*, which have *schemas*."""
         job = self.job
+        contents: defaultdict[str, list[str]] = defaultdict(list)  # routes may lead several tables to one name
+        for table, resolved in zip(tables, schemas, strict=True):
+            contents[str(resolved.schema.name)].append(self._content(table))
         index = assemble(
             pipeline=job.pipeline,
             run_hash=job.run_hash,
@@ -115,7 +119,7 @@ class _Seed(NamedTuple):
             window=job.window,
             base=dump.uri,
             contents={
-                str(resolved.schema.name): self._content(table) for table, resolved in zip(tables, schemas, strict=True)
+                name: each[0] if len(each) == 1 else canonical.hash_of(sorted(each)) for name, each in contents.items()
             },
             selection=job.tables,
             schemas=schemas,

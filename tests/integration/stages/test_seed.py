@@ -264,6 +264,19 @@ def test_a_changefeed_that_began_after_the_dump_is_refused(make_rig: Callable[..
     require_continuation(made.context, at(0))
 
 
+def test_a_topic_whose_messages_have_all_expired_shows_nothing(make_rig: Callable[..., Rig]) -> None:
+    made = make_rig(unproven="stop")
+    made._declared["changefeed"]["start_ts"] = at(0) - 1
+    made.context.__exit__()
+    made.context = made._context()
+    require_continuation(made.context, TAKEN)
+    delete_before(made, 0)
+    with pytest.raises(
+        UnprovenWindowError, match="have expired, and some may have been of what committed after the dump"
+    ):
+        require_continuation(made.context, TAKEN)
+
+
 @pytest.mark.parametrize("consistency", ["flush", "lock", "none"])
 def test_a_dump_of_another_consistency_is_refused(rig: Rig, dump: Path, consistency: str) -> None:
     with pytest.raises(ConfigError, match=f"--consistency {consistency}: such a dump has rows of several moments"):

@@ -79,6 +79,13 @@ def _kept_by_kafka(context: ReplayContext, request: PinRequest) -> tuple[int, st
             if bounds[partition].high > bounds[partition].low
         ],
     )
+    emptied = [str(partition) for partition in partitions if 0 < bounds[partition].low == bounds[partition].high]
+    if not heads and emptied:
+        return (
+            0,
+            f"all messages of {', '.join(emptied)} have expired, and some may have been of what committed after the dump. Let "
+            "the changefeed run, and take a newer dump",
+        )
     if not heads and request.start_ts is None:
         return (
             0,
