@@ -104,3 +104,23 @@ def test_rows_that_differ_from_those_beside_are_found(verified: Verified) -> Non
         ("missing", ("0",), ()),
         ("extra", ("1000",), ()),
     }
+
+
+def test_of_constants_only_the_name_of_the_pipeline_is_compared(verified: Verified) -> None:
+    """A row that a window brought may be in a newer base, too, and each load has its own time."""
+    constants = {"_at": "loaded_at", "_window": "window", "_run": "run", "_pipeline": "pipeline"}
+    verified.rig.section |= {"shape": [{"constants": constants}]}
+    schema = verified.create("id bigint PRIMARY KEY, s varchar(20)")
+    rows = [put(50, id=number, s="x") for number in range(5)]
+    window = Changelog(verified.folder / "artifacts", 1, 60, "a").rows(schema, rows)
+    newer = Changelog(verified.folder / "artifacts", 40, 100, "b").rows(schema, rows)
+    verified.rig.load(window)
+    verified.rig.load(newer, target={"schema": "beside"})
+    found = beside(verified, 99)
+    assert (found.outcome, found.problems, found.columns) == ("equal", (), 3)
+    verified.mirror("UPDATE {t}.t SET _pipeline = 'other' WHERE id = 3")
+    assert [(each.key, each.columns) for each in beside(verified, 99).findings.differences] == [
+        (("3",), ("_pipeline",))
+    ]
+    verified.mirror("ALTER TABLE {t}.t DROP COLUMN _run")
+    assert beside(verified, 99).problems == ("the mirror has no column _run",)

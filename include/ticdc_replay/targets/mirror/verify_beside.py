@@ -2,15 +2,17 @@
 
 import re
 import time
+from collections.abc import Collection
 from contextlib import ExitStack
 from typing import Any
 
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import PermanentError
-from ticdc_replay.domain.tables import folded
+from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.jobspec import ComparedMirror
 from ticdc_replay.targets.mirror.comparison import ComparableMirror, Comparisons, MirrorTable
 from ticdc_replay.targets.mirror.planning.tables import kept_since
+from ticdc_replay.targets.shaped_load import unsalted
 from ticdc_replay.verify.compare import Comparison, Pace
 from ticdc_replay.verify.findings import Findings, Progress, TableVerification
 from ticdc_replay.verify.forms import Form
@@ -47,7 +49,7 @@ def compare_beside(
         raise PermanentError(f"the mirror of {table} in {mirror.config.name} was forgotten meanwhile: verify again")
     with ExitStack() as stack:
         sessions = [stack.enter_context(each.comparisons()) for each in (beside, mirror)]
-        columns, key, problems = _layout(new, old, sessions[0])
+        columns, key, problems = _layout(new, old, sessions[0], _of_loads(beside, table))
         found = Findings()
         if new is not None and key:
             made, held = (session.side(each, columns, key) for session, each in zip(sessions, (new, old), strict=True))
@@ -72,10 +74,25 @@ def compare_beside(
     )
 
 
+def _of_loads(mirror: ComparableMirror[Any], table: TableName) -> frozenset[str]:
+    """The folded names of the columns of *table* whose values depend on which load brought a row, not on the row: a row that a
+    window brought may be in a newer base, too, and a window may have had several runs. The pipeline's name is equal everywhere
+    unless several pipelines load the mirror."""
+    shape = unsalted(mirror.config, table)
+    by_name = {} if shape is None else shape.section.constants
+    is_one_pipeline = not mirror.config.same_upstream_as
+    return frozenset(
+        folded(mirror.dialect.fit_column(name))
+        for name, value in by_name.items()
+        if not (value == "pipeline" and is_one_pipeline)
+    )
+
+
 def _layout(
-    new: MirrorTable | None, old: MirrorTable, comparisons: Comparisons
+    new: MirrorTable | None, old: MirrorTable, comparisons: Comparisons, of_loads: Collection[str]
 ) -> tuple[list[ComparedColumn], list[int], list[str]]:
-    """The columns that both have, the places of the key's, and what of the tables as a whole differs."""
+    """The columns that both have, without those of the folded names *of_loads*, the places of the key's, and what of the tables
+    as a whole differs."""
     made, is_there = new is not None and new.found is not None, old.found is not None
     if not made and not is_there:
         return [], [], []
@@ -94,6 +111,8 @@ def _layout(
             continue
         if mine.pop(column.name, None) is None:
             problems.append(f"the mirror has no column {column.name}")
+            continue
+        if folded(column.name) in of_loads:
             continue
         held = comparisons.forms(column.type)
         form = next((form for form in _BEST if form in held), None)
