@@ -124,3 +124,31 @@ def test_of_constants_only_the_name_of_the_pipeline_is_compared(verified: Verifi
     ]
     verified.mirror("ALTER TABLE {t}.t DROP COLUMN _run")
     assert beside(verified, 99).problems == ("the mirror has no column _run",)
+
+
+@pytest.mark.parametrize("key", ["k bit(10)", "k year", "k bit(10), y year"], ids=str)
+def test_bits_and_years_are_compared_as_numbers(verified: Verified, key: str) -> None:
+    """MySQL shows a BIT as raw bytes, and takes 50 for the year 2050."""
+    names = [part.split()[0] for part in key.split(", ")]
+    schema = verified.create(f"{key}, b bit(8), w bit(64), n year, s varchar(20), PRIMARY KEY ({', '.join(names)})")
+    numbers = [0, *range(1901, 2156)] if key == "k year" else range(0, 1_024, 3)
+    rows = [
+        put(50, k=number, b=number % 256, w=2**64 - 1 - number, n=2155 - number % 200, s="x", y=2026 * (number % 2))
+        for number in numbers
+    ]
+    changelog = Changelog(verified.folder / "artifacts", 1, 100, "a").rows(schema, rows)
+    verified.rig.load(changelog)
+    verified.rig.load(changelog, target={"schema": "beside"})
+    found = beside(verified, 99)
+    assert (found.outcome, found.problems, found.columns) == ("equal", (), len(names) + 4)
+    assert (found.findings.source_rows, found.findings.ranges > 1) == (len(rows), True)
+    first, second, third = (2000, 2001, 2155) if key == "k year" else (201, 600, 1_023)
+    verified.mirror(f"UPDATE {{t}}.t SET b = 129 WHERE k = {first}")
+    verified.mirror(f"UPDATE {{t}}.t SET w = 18446744073709551615, n = 1999 WHERE k = {second}")
+    verified.mirror(f"DELETE FROM {{t}}.t WHERE k = {third}")
+    differences = {(each.kind, each.key[0], each.columns) for each in beside(verified, 99).findings.differences}
+    assert differences == {
+        ("changed", str(first), ("b",)),
+        ("changed", str(second), ("w", "n")),
+        ("missing", str(third), ()),
+    }

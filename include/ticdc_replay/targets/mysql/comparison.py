@@ -66,7 +66,7 @@ class MysqlComparisons(Comparisons):
             connection.close()
 
     def forms(self, type_name: str) -> frozenset[Form]:
-        base = re.split(r"[( ]", type_name)[0]
+        base = _base_of(type_name)
         return frozenset({Form.INTEGER} if base in _INTEGERS else _FORMS.get(base, ()))
 
     def side(self, table: MirrorTable, columns: Sequence[ComparedColumn], key: Sequence[int]) -> MirrorSide:
@@ -137,13 +137,21 @@ class MysqlMirrorSide(MySqlSide, MirrorSide):
 
 
 def _compared(column: ComparedColumn, type_name: str) -> MySqlColumn:
-    """*column* of the mirror, whose type there may have more digits than at the source."""
+    """*column* of the mirror, whose type there may have more digits than at the source. If two mirrors are compared, the column's
+    type only shows its form: a BIT or YEAR is read as such."""
     own = column.type
+    base = _base_of(type_name)
+    if base == "bit" or base == "year":
+        own = msgspec.structs.replace(own, base=base)
     digits, scale = _DIGITS.fullmatch(type_name), _SCALE.fullmatch(type_name)
     if digits is not None:
         own = msgspec.structs.replace(own, scale=int(digits[1]))
     found_scale = int(scale[1]) if scale is not None else None
     return MySqlColumn(column.mirror, own, column.form, column.nullable, own_scale=found_scale, by_bytes=True)
+
+
+def _base_of(type_name: str) -> str:
+    return re.split(r"[( ]", type_name)[0]
 
 
 def _named(relation: Relation) -> TableName:
