@@ -51,6 +51,8 @@ class _Reader:
             if names is None:
                 return
             self._width = len(names)
+            # To be checked also if no row follows: without a header, they are the file's only row.
+            yield Rows(names, 0, source.line, tuple(pa.array([], pa.binary()) for _ in names))
         has_more = True
         while has_more:
             has_more = source.more()

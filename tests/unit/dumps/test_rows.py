@@ -174,6 +174,13 @@ def test_ordinary_rows_take_the_fast_way(monkeypatch: pytest.MonkeyPatch) -> Non
     assert taken == [True] * 8
 
 
+def test_the_names_of_a_file_without_rows_are_given() -> None:
+    """If the dump has no header, they are a row, and the only one."""
+    for content in (b'1,"x"\r\n', b'"id","a"\r\n'):
+        (found,) = csv_rows(iter([content]), "file", Dialect())
+        assert (found.names is not None and len(found.names), found.size) == (2, 0)
+
+
 def test_a_row_with_too_many_values_is_named_by_its_line() -> None:
     content = b'"id","a"\r\n1,"x"\r\n2,"y"\r\n3,"z",4\r\n'
     with pytest.raises(WrongRowError, match=r"^s3://dump/t\.csv, line 4: 3 values, where 2 should be"):
