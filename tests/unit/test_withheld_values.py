@@ -2,11 +2,15 @@
 
 import base64
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from tests.support.dumpling_files import Table, Variant, write_dump
+from tests.support.replayed_windows import pipeline_for
+from tests.support.seeds import read_dump, request_of
 from ticdc_replay.changelog.cells.column import typed_array
 from ticdc_replay.codecs import text_forms, text_numbers
 from ticdc_replay.codecs.avro import values as avro
@@ -81,6 +85,22 @@ def test_a_value_on_the_wire_is_not_shown(neutral: Callable[[Any], Any], value: 
 def test_a_line_of_a_csv_file_is_not_shown(line: str) -> None:
     with pytest.raises(WrongRowError, match="file, line 2: ") as error:
         list(csv_rows(iter([f'"a","b"\r\n{line}\r\n'.encode()]), "file", Dialect()))
+    assert PLANTED not in str(error.value)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_first_row_that_was_taken_for_the_names_of_columns_is_not_shown(tmp_path: Path, count: int) -> None:
+    create = "CREATE TABLE `people` (`id` INT PRIMARY KEY, `mail` VARCHAR(100))"
+    rows = [(str(number).encode(), PLANTED.encode()) for number in range(count)]
+    people = Table("shop", "people", create, ["id", "mail"], ["number", "string"], rows)
+    dump = write_dump(tmp_path / "dump", [people], 1 << 58, Variant(dialect=Dialect(header=False)))
+    with (
+        pipeline_for(tmp_path, "unused:9092", "topic") as context,
+        pytest.raises(
+            WrongRowError, match=r"line 1: 2 of 2 .*: value 1 is a text of 1 character\..* --no-header"
+        ) as error,
+    ):
+        read_dump(context, request_of(dump))
     assert PLANTED not in str(error.value)
 
 

@@ -27,6 +27,7 @@ from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import ConfigError, ObjectAlteredError
 from ticdc_replay.domain.events import Operation
 from ticdc_replay.domain.progress import report_done
+from ticdc_replay.domain.withheld import withheld
 from ticdc_replay.dumps import cells
 from ticdc_replay.dumps.csv_rows import csv_rows
 from ticdc_replay.dumps.dialect import Dialect
@@ -157,18 +158,31 @@ def _by_name(rows: Rows, task: FileTask, uri: str) -> dict[str, pa.Array]:
             "Was the dump taken with other --csv-… options?"
         )
     known = {*task.columns, *(column.name for column in task.resolved.schema.columns)}
-    unknown = [name for name in names if name not in known and name not in task.resolved.virtual]
+    unknown = [at for at, name in enumerate(names) if name not in known and name not in task.resolved.virtual]
     if unknown:
-        raise WrongRowError(
-            f"{uri}: the first line names columns that {task.table.name} does not have: {', '.join(unknown)!r:.200}. Was the "
-            "dump taken with --no-header, or with other --csv-… options?"
-        )
+        raise _unknown_names(names, unknown, task, uri)
     require_columns(task.table, task.resolved, frozenset(names), uri)
     if rows.names is None and rows.first == 0 and _is_header(rows, names):
         raise WrongRowError(
             f"{uri}: the first row has the names of the columns: the dump was taken without --no-header"
         )
     return dict(zip(names, rows.columns, strict=True))
+
+
+def _unknown_names(names: Sequence[str], unknown: Sequence[int], task: FileTask, uri: str) -> WrongRowError:
+    """The error for a file whose *names* at the places *unknown* are no columns of its table."""
+    if task.format == "csv":  # without a header, the first line is a row
+        first = unknown[0]
+        return WrongRowError(
+            f"{uri}, line 1: {len(unknown)} of {len(names)} values are no column of {task.table.name}: value {first + 1} is "
+            f"{withheld(names[first])}. The first line may be a row: if the dump was taken with --no-header, seed with "
+            "--no-header, too. Or was it taken with other --csv-… options?"
+        )
+    named = ", ".join(names[at] for at in unknown)
+    return WrongRowError(
+        f"{uri}: the file names columns that {task.table.name} does not have: {named!r:.200}. Does the folder hold more than one "
+        "dump?"
+    )
 
 
 def _is_header(rows: Rows, names: Sequence[str]) -> bool:
