@@ -123,6 +123,6 @@ def _show_table(found: TableVerification) -> None:
     if listed > _SHOWN:
         say(f"{found.table}: {listed - _SHOWN:,} more differing rows are in the report")
     if found.findings.unexamined:
-        say(f"{found.table}: {found.findings.unexamined:,} more ranges differ, whose rows are not listed")
+        say(f"{found.table}: {found.findings.unexamined:,} more ranges differ, with too many rows to list")
     for note in found.notes if found.outcome == "differs" or found.findings.newer else ():
         say(f"{found.table}: {note}")

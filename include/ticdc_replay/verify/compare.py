@@ -1,6 +1,7 @@
 """Compares a mirror with its source, range by range: digests in both engines at once, then the rows of ranges that differ.
 
-Memory is bounded by the rows of one small range, and by the differences that are listed.
+Memory is bounded by the rows of one small range, by ``_FETCHED`` rows of one that can't be cut, and by the differences that are
+listed.
 """
 
 import time
@@ -21,6 +22,8 @@ RANGE_ROWS = 50_000
 """Rows of a range of which one digest is computed."""
 _SMALL = 1_000
 """A range of at most so many rows is fetched; of each row the key, an MD5 and a version."""
+_FETCHED = 50_000
+"""A range with keys that no mirror can have, which can't be cut between them, is fetched with at most so many rows."""
 _PARTS = 16
 """In so many parts a larger range that differs is cut."""
 _MOST_SORTED_RANGES = 16
@@ -146,9 +149,24 @@ class Comparison:
             source, mirror = (digest.result() for digest in digests)
             if source == mirror:
                 continue
-            # A part that can't be cut has keys that no mirror can have.
-            alone = smaller == part
-            findings = self._rows(part, findings) if alone else self._look(smaller, source, mirror, findings)
+            cut = self._look if smaller != part else self._look_at_uncut
+            findings = cut(smaller, source, mirror, findings)
+        return findings
+
+    def _look_at_uncut(self, part: Range, at_source: Digest, at_mirror: Digest, findings: Findings) -> Findings:
+        """``_look`` at a *part* that has keys that no mirror can have wherever it would be cut. A large one is cut by keys of the
+        mirror, as long as there are any: what lies between two of them is not examined."""
+        if max(at_source.rows, at_mirror.rows) <= _FETCHED:
+            return self._rows(part, findings)
+        middle = None
+        if at_mirror.rows:
+            middle = self._ask(self._mirror, self._mirror.step, part, at_mirror.rows // 2).result()
+        if middle is None or middle == part.lower:
+            return msgspec.structs.replace(findings, unexamined=findings.unexamined + 1)
+        for smaller in (Range(part.lower, middle), Range(middle, part.upper)):
+            source, mirror = (digest.result() for digest in self._digests(smaller))
+            if source != mirror:
+                findings = self._look(smaller, source, mirror, findings)
         return findings
 
     def _cut(self, part: Range, side: Side, rows: int) -> list[Range]:

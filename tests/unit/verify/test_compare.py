@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,6 +125,7 @@ class Scanned(ScannedSide):
 def small_ranges() -> object:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(compare, "_SMALL", 4)
+        patched.setattr(compare, "_FETCHED", 10)
         patched.setattr(readers, "SMALL", 4)
         patched.setattr(readers, "MOST_RANGES", 5)
         patched.setattr(readers, "SORTED_RANGES", 3)
@@ -200,6 +202,56 @@ def test_each_row_that_repeats_a_key_of_a_mirror_is_extra(
         return
     expected = Counter(("extra", key) for key, _ in copies)
     assert Counter((each.kind, int(each.key[0])) for each in found.differences) == expected
+
+
+UNCOUNTED = (msgspec.structs.replace(COLUMNS[0], type=ColumnType("decimal")), COLUMNS[1])
+"""Keys that are no integers, so that no bound of a range is a guess."""
+
+
+def is_possible(key: Key) -> bool:
+    """Whether the mirror can have it: no mirror has some of MySQL's days."""
+    return 0 <= int(key[0]) < 30 or int(key[0]) >= 50
+
+
+class WithImpossibleKeys(Comparison):
+    def _is_possible(self, key: Key) -> bool:
+        return is_possible(key)
+
+
+@given(
+    impossible=st.sets(st.one_of(st.integers(-60, -1), st.integers(30, 49)))
+    | st.just({*range(-60, 0), *range(30, 50)}),
+    rows=st.dictionaries(st.one_of(st.integers(0, 29), st.integers(50, 90)), st.sampled_from("ab"), max_size=60),
+    changes=st.dictionaries(st.one_of(st.integers(0, 29), st.integers(50, 90)), st.sampled_from("abc"), max_size=9),
+    range_rows=st.integers(1, 30),
+)
+def test_rows_with_keys_that_no_mirror_can_have_are_missing_or_a_range_is_not_examined(
+    impossible: set[int], rows: Rows, changes: Rows, range_rows: int
+) -> None:
+    class Possible(Table):
+        def _in(self, part: Range) -> list[tuple[int, str]]:
+            assert all(bound is None or is_possible(bound) for bound in part), "the mirror can't be asked for others"
+            return super()._in(part)
+
+    upstream = {**rows, **dict.fromkeys(impossible, "z")}
+    source, mirror = Table(upstream), Possible({**rows, **changes})
+    kept: list[Progress] = []
+    found = WithImpossibleKeys(source, mirror, UNCOUNTED, [0], 5, Pace(1.0, range_rows)).run(Progress(), kept.append)
+    assert found.ended
+    assert found.is_equal == (not impossible and {**rows, **changes} == rows)
+    assert source.largest <= 10
+    listed = {int(each.key[0]) for each in found.differences}
+    differing = {*impossible, *(key for key, value in changes.items() if rows.get(key) != value)}
+    assert listed <= differing
+    assert listed == differing or 0 < found.unexamined <= 2
+
+
+def test_many_rows_with_keys_that_no_mirror_can_have_hide_no_others() -> None:
+    upstream = {**dict.fromkeys(range(-5_000, 0), "z"), **dict.fromkeys(range(30), "a")}
+    source, mirror = Table(upstream), Table({**dict.fromkeys(range(30), "a"), 3: "b", 29: "b"})
+    found = WithImpossibleKeys(source, mirror, UNCOUNTED, [0], 5, Pace(1.0, 10_000)).run(Progress(), lambda _: None)
+    assert [(each.kind, each.key) for each in found.differences] == [("changed", ("3",)), ("changed", ("29",))]
+    assert (found.unexamined, found.is_equal, source.largest <= 10) == (1, False, True)
 
 
 def test_a_range_whose_rows_do_not_explain_their_number_is_not_equal() -> None:
