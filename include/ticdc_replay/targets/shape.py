@@ -195,6 +195,13 @@ class Shape(msgspec.Struct, frozen=True):
         arrays = [cells[name] if name in cells else batch[name] for name in target.names]
         return pa.RecordBatch.from_arrays(arrays, schema=target)
 
+    def keys(self, key: Mapping[str, WrittenCell]) -> list[dict[str, WrittenCell]]:
+        """The keys that a row with *key*, by the upstream's column, may have in the target: a hash is of the text on the wire,
+        which is one of several spellings. All cells of a row's key are spelled in one way."""
+        spelled = {name: cell.spellings() for name, cell in key.items()}
+        ways = (0, -1) if any(len(cells) > 1 for cells in spelled.values()) else (0,)
+        return [self.key({name: cells[way] for name, cells in spelled.items()}) for way in ways]
+
     def key(self, key: Mapping[str, WrittenCell]) -> dict[str, WrittenCell]:
         """The cells of a row's key as the target has them; *key* is by the upstream's column."""
         found = {}

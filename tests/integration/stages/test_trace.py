@@ -10,8 +10,9 @@ from typer.testing import CliRunner, Result
 
 from tests.integration.snapshot.feed import at
 from tests.support.mirror_rig import OBJECT, OLD, TABLE, Rig
-from tests.support.open_protocol import columns, row
+from tests.support.open_protocol import columns, ddl, row
 from ticdc_replay.cli.main import app
+from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import ConfigError
 from ticdc_replay.domain.messages import EventPlace
 from ticdc_replay.domain.tables import TableName
@@ -146,6 +147,25 @@ def test_what_somebody_did_to_the_mirror_by_hand(loaded: Rig) -> None:
     found = traced(loaded, id="3")
     assert [fate for *_, fate in fates(found)] == ["replaced"]
     assert "in no changelog" in found.versions[0].fates[0].detail
+
+
+def test_a_hashed_key_that_no_calendar_has(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig()
+    rig.connections = Connections({**rig.connections.by_id, "salts": Connection("salts", "generic", password="s" * 32)})
+    shape = {"tables": ["s.times"], "mask": {"at": "hash"}, "salt_connection": "salts"}
+    rig._declared["targets"][0]["shape"] = [shape]
+    rig.context.__exit__()
+    rig.context = rig._context()
+    rig.send(10, ddl(at(10), "CREATE TABLE times (at DATETIME(3) PRIMARY KEY, v VARCHAR(9))", table="times"))
+    for text in ("0000-00-00 00:00:00.000", "2026-03-01 10:00:00.500"):
+        cells = {"at": {"t": 12, "h": True, "f": 11, "v": text}, "v": {"t": 15, "f": 64, "v": "x"}}
+        rig.send(11, row(at(11), new=cells, table="times"))
+    rig.resolved(15, 16)
+    rig.replay(at(9), at(15))
+    for text in ("0000-00-00 00:00:00", "0000-00-00 00:00:00.0", "2026-03-01 10:00:00.5"):
+        found = trace(rig.context, TableName("s", "times"), {"at": text})
+        assert fates(found) == [("insert", at(11), "current")]
+        assert found.targets[0].row.version == at(11)
 
 
 @pytest.mark.parametrize(

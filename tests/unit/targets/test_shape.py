@@ -245,6 +245,19 @@ def test_a_hash_outlives_a_wider_type(one: tuple[str, ColumnType], other: tuple[
     assert hashes[0] == hashes[1]
 
 
+@pytest.mark.parametrize("wire", ["0000-00-00 00:00:00.000", "0000-00-00 00:00:00"])
+def test_a_hashed_zero_date_is_found_by_each_text_that_the_wire_may_have(tmp_path: Path, wire: str) -> None:
+    moment = ColumnType("datetime", scale=3, declared=True)
+    entry = {"mask": {"at": "hash"}, "salt_connection": "salts"}
+    changelog = Changelog(tmp_path / "artifacts", 0, 100)
+    row = put(10, at=None)._replace(exact={"at": wire.encode()})
+    run(changelog.rows(table("shop.people", {"at": moment}, key=("at",)), [row]), tmp_path / "lake", entry)
+    (found,) = rows_in(tmp_path / "lake")
+    keys = shape(**entry).keys({"at": written_cell("0000-00-00 00:00:00.0", moment, "UTC")})
+    assert found["after"]["at"] in [cell for key in keys for cell in key["at"].array.to_pylist()]
+    assert len(shape(**entry).keys({"at": written_cell("2026-03-01", ColumnType("date"), "UTC")})) == 1
+
+
 @pytest.mark.parametrize(
     ("text", "base", "cast"),
     [

@@ -17,6 +17,7 @@ from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, Column
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _HEX = re.compile(r"0[xX]((?:[0-9a-fA-F]{2})*)", re.ASCII)
 _FRACTION = re.compile(r"(:\d\d)\.(\d*?)0*(Z?)\Z", re.ASCII)
+_CLOCK = re.compile(r"(:\d\d)(?:\.(\d+))?(Z?)\Z", re.ASCII)
 _MOMENTS = frozenset({"date", "time", "datetime", "timestamp"})
 
 
@@ -34,6 +35,15 @@ class WrittenCell(NamedTuple):
             wanted = _number(self.array[0].as_py())  # one number has several texts
             return pa.array([text is not None and _number(text) == wanted for text in cells.to_pylist()], pa.bool_())
         return pc.fill_null(pc.equal(cells, self.array[0]), False)
+
+    def spellings(self) -> "tuple[WrittenCell, ...]":
+        """The cell, and, where ``exact`` is a moment, the same with all digits of a second that the type has, as TiCDC writes it.
+        The hashes of both differ."""
+        digits = self.type.scale or 0
+        if self.exact is None or self.type.base not in _MOMENTS or not digits:
+            return (self,)
+        full = _CLOCK.sub(lambda found: f"{found[1]}.{(found[2] or '').ljust(digits, '0')}{found[3]}", self.exact)
+        return (self, self._replace(exact=full))
 
     def is_exactly(self, text: bytes) -> bool:
         """Whether *text*, what the wire had where its type can't hold it, is the value."""

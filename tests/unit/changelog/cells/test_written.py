@@ -95,3 +95,23 @@ def test_a_value_that_no_typed_cell_holds_is_compared_by_its_text(
     assert cell.is_exactly(stored.exact[0])
     assert not cell.is_exactly(b"2026-10-25 02:31:00")
     assert cell.is_in(stored.array).to_pylist() == [False]
+
+
+@pytest.mark.parametrize(
+    ("text", "column_type", "spellings"),
+    [
+        ("0000-00-00 00:00:00", ColumnType("datetime", scale=3), ["0000-00-00 00:00:00", "0000-00-00 00:00:00.000"]),
+        (
+            "2026-02-31 10:00:00.50",
+            ColumnType("datetime", scale=6),
+            ["2026-02-31 10:00:00.5", "2026-02-31 10:00:00.500000"],
+        ),
+        ("0000-00-00 00:00:00", ColumnType("timestamp"), ["0000-00-00 00:00:00"]),
+        ("0000-00-00", ColumnType("date"), ["0000-00-00"]),
+        ("2026-03-01 10:00:00", ColumnType("datetime", scale=3), [None]),
+    ],
+)
+def test_a_moment_of_no_calendar_has_two_spellings(
+    text: str, column_type: ColumnType, spellings: list[str | None]
+) -> None:
+    assert [cell.exact for cell in written_cell(text, column_type, "UTC").spellings()] == spellings
