@@ -13,11 +13,11 @@ from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.config.target_rules import DropColumn
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.events import SEARCH
+from ticdc_replay.domain.former_names import FormerNames
 from ticdc_replay.domain.messages import EventPlace, OffsetRange
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.dumps.dialect import Dialect
-from ticdc_replay.schemas.former_names import FormerNames
 from ticdc_replay.snapshot.manifest import SharedInput
 from ticdc_replay.storage import ObjectStore
 

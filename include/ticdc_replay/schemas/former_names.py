@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from operator import attrgetter
 
-import msgspec
-
+from ticdc_replay.domain.former_names import FormerNames
 from ticdc_replay.domain.tables import TableName, folded
 from ticdc_replay.schemas.changes import (
     BreakingChange,
@@ -18,16 +17,6 @@ from ticdc_replay.schemas.changes import (
     net_renames,
 )
 from ticdc_replay.schemas.ddl.reader import TableKey, key_of
-
-
-class FormerNames(msgspec.Struct, frozen=True):
-    """What a table that was renamed, or has columns that were, was called before."""
-
-    table: TableName
-    tables: tuple[TableName, ...] = ()
-    """Sorted."""
-    columns: dict[str, tuple[str, ...]] = {}
-    """Of columns by their name now, in the letter case of ``folded``; each sorted."""
 
 
 class _Names:

@@ -14,11 +14,11 @@ from ticdc_replay.config.target_rules import DdlPolicy, DropColumn
 from ticdc_replay.config.target_section import TargetSection
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import ConfigError
+from ticdc_replay.domain.former_names import FormerNames
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import SourceWindow
 from ticdc_replay.schemas.changes import BreakingChange, TableChanges
-from ticdc_replay.schemas.former_names import FormerNames
 from ticdc_replay.storage import ObjectStore, open_store
 from ticdc_replay.targets.sql import Sql
 

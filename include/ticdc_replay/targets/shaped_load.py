@@ -24,6 +24,7 @@ from ticdc_replay.domain.errors import (
     TargetMismatchError,
     TransientError,
 )
+from ticdc_replay.domain.former_names import FormerNames
 from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName, TableSchema, folded
 from ticdc_replay.domain.tso import describe
@@ -31,7 +32,6 @@ from ticdc_replay.mysql_protocol import identifier
 from ticdc_replay.schemas.changes import BreakingChange, ColumnRenamed, TableChanges, TableCreated
 from ticdc_replay.schemas.ddl.reader import ParsedDdl, key_of
 from ticdc_replay.schemas.ddl.statements import AlterTable, QualifiedName, RenameTables, RenameTo
-from ticdc_replay.schemas.former_names import FormerNames
 from ticdc_replay.storage.base import ObjectStore
 from ticdc_replay.targets.base import AnyTarget, Execute, Load, StoreAddress
 from ticdc_replay.targets.files import file_errors, whole_file

@@ -9,12 +9,13 @@ from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.changelog.files.reading import read_index
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
+from ticdc_replay.domain.former_names import FormerNames
 from ticdc_replay.domain.messages import EventPlace
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob, Limits, LoadJob, Series, SharedDecode, SourceWindow, WrittenJob
 from ticdc_replay.schemas.changes import changes_of
 from ticdc_replay.schemas.ddl.reader import key_of
-from ticdc_replay.schemas.former_names import FormerNames, former_names
+from ticdc_replay.schemas.former_names import former_names
 from ticdc_replay.snapshot import manifest as manifests
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.snapshot.pin import PinnedManifest
