@@ -12,8 +12,8 @@ from tests.integration.snapshot.feed import at
 from tests.support.deaths import die_at_statements
 from tests.support.dying_loads import watch_writes
 from tests.support.feeding import EXPECTED, Feeding, KilledError
-from tests.support.mirror_rig import TABLE
-from tests.support.open_protocol import ddl
+from tests.support.mirror_rig import OLD, TABLE
+from tests.support.open_protocol import columns, ddl, row
 from ticdc_replay.domain.errors import (
     ConfigError,
     LeaseHeldError,
@@ -23,6 +23,7 @@ from ticdc_replay.domain.errors import (
     TransientError,
 )
 from ticdc_replay.stages.upkeep.begun_rebuilds import begun
+from ticdc_replay.stages.upkeep.follow import follow, stopping_ddl
 from ticdc_replay.stages.upkeep.mirrors import forget, opened_target
 from ticdc_replay.stages.upkeep.rebuild import abandon, remove_beside
 from ticdc_replay.stages.upkeep.rebuild_plan import plan_rebuild
@@ -231,3 +232,29 @@ def test_a_ddl_of_another_database_is_no_changelog_that_is_lacking(fed: Feeding)
     assert [(source.is_needed, source.is_named) for source in plan.sources] == [(True, True)] * 3 + [(True, False)]
     fed.rebuild()
     assert fed.rows == EXPECTED
+
+
+@pytest.mark.parametrize("followed", [False, True], ids=["not followed", "followed"])
+def test_a_rebuild_forgets_loads_that_were_stopped(fed: Feeding, followed: bool) -> None:
+    """Their rows are not in the new table, so the DDL that stopped them can be followed only after they were loaded again."""
+    fed.replay(0, 1, 2)
+    fed.rig.send(32, row(at(32), new=columns(5, "five", **OLD)))
+    fed.rig.send(32, ddl(at(32), "ALTER TABLE t MODIFY COLUMN v VARCHAR(5)", kind=12))
+    fed.rig.resolved(40, 41)
+    stopped = fed.rig.decode(at(30), at(32) + 1)
+    context, target = fed.rig.context, fed.rig.target
+    with pytest.raises(PolicyStopError, match="mirror follow"):
+        fed.rig.load(stopped)
+    if followed:
+        follow(context, target, stopping_ddl(context, target, TABLE), fed.rig._load)
+    assert fed.rows == [*EXPECTED, (5, "five")]
+    fed.rebuild()
+    assert fed.rows == EXPECTED
+    with pytest.raises(ConfigError, match="no load into its mirror was stopped by a DDL"):
+        stopping_ddl(context, target, TABLE)
+    with pytest.raises(PolicyStopError, match="mirror follow"):
+        fed.rig.load(stopped)
+    follow(context, target, stopping_ddl(context, target, TABLE), fed.rig._load)
+    fed.rig.load(stopped)
+    assert fed.rig.held == ["complete"]
+    assert fed.rows == [*EXPECTED, (5, "five")]

@@ -327,9 +327,10 @@ class SqlLedger(SwappingLedger):
 
     def replace(self, old: Relation, new: Relation, tombstones: Relation) -> None:
         """Let all that is written down of *new* be about *old*, whose tombstones are then *tombstones*. Of *old* only runs stay
-        that *new* does not know."""
+        that *new* does not know, and that were not stopped: their rows went with the table of *old*."""
         both = [old.schema, old.table]
         place = [new.schema, new.table]
+        self._execute("DELETE FROM {schema}.ledger " + _OF_TARGET + " AND " + self.outcome + " = 'stopped'", both)
         for run in self.applied_runs(new):
             own = [run.window.from_ts, run.window.to_ts, run.run_hash]
             self._execute("DELETE FROM {schema}.ledger " + _OF_RUN, [*both, *own])
