@@ -489,7 +489,7 @@ def test_a_mirror_whose_new_name_is_outside_the_pipeline_goes(mirror: MirrorRig,
 
 
 class Names(NamedTuple):
-    """Tables ``a`` and ``b``, one of which gets the name of the other; whose rows each mirror has then, and what is mirrored."""
+    """Tables ``a`` and ``b``, which get other names, or the same again; whose rows each mirror has then, and what is mirrored."""
 
     statement: str
     rows: Mapping[str, str]
@@ -500,6 +500,7 @@ ROUND = {
     "swap": Names("RENAME TABLE a TO c, b TO a, c TO b", {"a": "b", "b": "a"}),
     "chain": Names("RENAME TABLE a TO a_old, b TO a", {"a_old": "a", "a": "b"}),
     "one goes": Names("RENAME TABLE a TO a_old, b TO a", {"a": "b"}, ("shop.a", "shop.b")),
+    "there and back": Names("RENAME TABLE a TO c, c TO a", {"a": "a", "b": "b"}),
 }
 
 

@@ -263,7 +263,7 @@ class _Planner:
             if entry.table in self._tables:
                 steps += self._steps(entry)
         places = self._session.find_renamed(self._moves, self._floor_ts) if self._moves else {}
-        names = {old: new for old, new in self._moves.items() if new is not None and old in places}
+        names = {old: new for old, new in self._moves.items() if new not in (None, old) and old in places}
         steps += self._rename_steps(places, names)
         return Following(tuple(self._tables), tuple(steps), names)
 
