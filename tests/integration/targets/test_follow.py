@@ -5,6 +5,7 @@ The windows are [0, 100) before the DDL, [100, 151) with it at 150, its end, and
 
 import contextlib
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -768,3 +769,19 @@ def test_a_rename_that_broke_is_ended_by_its_own_databases_alone(mysql_mirror: M
     for window in (feed.stopped(), feed.later()):
         mysql_mirror.load(window, **options)
     assert feed.mirrored(mysql_mirror) == feed.upstream
+
+
+def test_a_table_takes_rows_under_its_new_name_from_a_machine_whose_clock_is_behind(
+    lake_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta's table keeps the number of the last commit under its old name, and the lease of the new one has smaller numbers."""
+    lake, feed, now = LakeRig("delta", lake_spark, tmp_path), Feed(CASES["renamed table"], tmp_path), time.time_ns
+    lake.use_catalog_with_views()
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: now() + 3600 * 10**9)
+        lake.load(feed.first(), **STOP)
+    with pytest.raises(PolicyStopError, match="end the window"):
+        lake.load(feed.stopped(), **STOP)
+    follow(lake, feed.ddl())
+    lake.load(feed.later(), **STOP)
+    assert mirrored(lake, feed.case) == shown(feed.upstream)

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -297,3 +298,22 @@ def test_an_error_of_the_catalog_is_told_without_a_stack(lake: LakeRig, changelo
         lake.load(changelog, away)
     assert "\tat " not in str(raised.value)
     assert not isinstance(raised.value, CommitStateUnknownError)
+
+
+@pytest.mark.parametrize("lake", ["delta"], indirect=True)
+def test_a_commit_that_the_table_takes_for_an_old_one_fails_the_load(
+    lake: LakeRig, changelog: Changelog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The document of the lease was lost, and the machine of the last load has a clock that is ahead."""
+    now = time.time_ns
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: now() + 3600 * 10**9)
+        lake.load(changelog)
+    for lease in lake.ledger.rglob("lease.json"):
+        lease.unlink()
+    with pytest.raises(TransientError, match="has a commit of a later term of its lease"):
+        lake.load(changelog, reload=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: now() + 7200 * 10**9)
+        lake.load(changelog, reload=True)
+    assert lake.rows(ORDERS_NOW) == AFTER

@@ -41,6 +41,7 @@ class Delta(TableFormat):
         | {(narrow, f"decimal({digits},0)") for narrow in ("int", "bigint") for digits in range(10, 39)}
     )
     changes_scales = True
+    has_transactions = True
 
     def catalog_settings(self, secret: Mapping[str, str]) -> dict[str, str]:
         prefix = f"spark.sql.catalog.{self.config.catalog}"

@@ -6,6 +6,7 @@ See docs/decisions.md, Commits of loads to a lake.
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.lake.errors import translate
 from ticdc_replay.targets.lake.lease import HeldLease
@@ -50,13 +51,13 @@ def commit_as(
     what: str,
 ) -> Commit | None:
     """Change the rows of *target* by *statements*, in one commit with the mark *name* and *entry*, which names the *attempt*
-    (``ATTEMPT``); None where it changed nothing.
+    (``ATTEMPT``); None where there was nothing to change, and the format has no transactions.
 
-    *what* the commit changes has a number of its own for each term of the lease, and is done once in a term.
+    *what* the commit changes is done once in a term of the lease: under this name of the table, as another one has another lease.
 
     Raises LeaseLostError, and changes nothing, once another attempt has committed since *lease* was taken.
     """
-    settings = table_format.commit_settings(name, entry, Transaction(what, lease.term))
+    settings = table_format.commit_settings(name, entry, Transaction(f"{what}/{target}", lease.term))
     for number in range(CONFLICTS):
         branch = f"{time.time():.0f}_{attempt}_{what}_{number}"
         try:
@@ -77,5 +78,10 @@ def commit_as(
                 raise translate(error, table_format, f"load {target}") from error
     done = table_format.find_commit(sql, target, name, published_by=attempt)
     if done is None:
-        lease.verify()  # a format with transactions does nothing at one that is older than what it has
+        lease.verify()
+        if table_format.has_transactions:
+            raise TransientError(
+                f"{target} has a commit of a later term of its lease, and changed nothing at this one. If the ledger was lost or "
+                "restored, that ends when the clock here is past the one of that commit. Try again"
+            )
     return done

@@ -58,6 +58,8 @@ class TableFormat(ABC):
     """Beside decimals: the changes of a column's type, from and to, that the format makes without writing rows again."""
     changes_scales: bool
     """Whether a decimal may get more digits after the point."""
+    has_transactions: bool = False
+    """Whether commits carry a ``Transaction``. Then each is in the table's history, also one that changes no rows."""
 
     def __init__(self, config: Any) -> None:
         self.config: LakeSection = config
