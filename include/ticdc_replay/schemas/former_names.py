@@ -29,12 +29,13 @@ def former_names(changes: Iterable[TableChanges]) -> list[FormerNames]:
     """The former names of tables after *changes*, all that DDL did up to a moment, by commitTs. A table or column that was
     dropped or made anew has none."""
     known: defaultdict[TableKey, _Names] = defaultdict(_Names)
+    dropped: dict[TableKey, _Names] = {}
     spelled: dict[TableKey, TableName] = {}
     for _, entries in groupby(changes, key=attrgetter("commit_ts")):
         of_moment = list(entries)
         for entry in of_moment:
             spelled[key_of(entry.table)] = entry.table
-            _follow(entry, known)
+            _follow(entry, known, dropped)
         moved = {old: (new, known.pop(key_of(old), _Names())) for old, new in net_renames(of_moment).items()}
         for old, (new, names) in moved.items():
             names.tables.add(old)
@@ -44,14 +45,19 @@ def former_names(changes: Iterable[TableChanges]) -> list[FormerNames]:
         FormerNames(
             table=spelled[key],
             tables=tuple(sorted(each for each in names.tables if key_of(each) != key)),
-            columns={name: tuple(sorted(former - {name})) for name, former in sorted(names.columns.items())},
+            columns={
+                name: tuple(sorted(former - {name}))
+                for name, former in sorted(names.columns.items())
+                if former - {name}
+            },
         )
         for key, names in sorted(known.items())
+        if names.tables or names.columns
     ]
 
 
-def _follow(entry: TableChanges, known: defaultdict[TableKey, _Names]) -> None:
-    """Let *known* follow what *entry* does, but for the table's own name."""
+def _follow(entry: TableChanges, known: defaultdict[TableKey, _Names], dropped: dict[TableKey, _Names]) -> None:
+    """Let *known* follow what *entry* does, but for the table's own name. *dropped* tables may come back."""
     key = key_of(entry.table)
     for change in entry.changes:
         match change:
@@ -65,4 +71,6 @@ def _follow(entry: TableChanges, known: defaultdict[TableKey, _Names]) -> None:
             case ColumnAdded(column=column):
                 known[key].columns.pop(folded(column.name), None)
             case BreakingChange(kind="dropped"):
-                known.pop(key, None)
+                dropped[key] = known.pop(key, _Names())
+            case BreakingChange(kind="recovered") if key in dropped:
+                known[key] = dropped.pop(key)

@@ -359,7 +359,7 @@ class Shape(msgspec.Struct, frozen=True):
         if treatment.mask is not None and treatment.mask != "hash":
             return NoRowChange(f"change column {column.name}")
         # The target's values do not show whether the upstream's fit the new type.
-        return msgspec.structs.replace(change, kind="column_changed", column=None)
+        return msgspec.structs.replace(change, what=_type_changed(column), kind="column_changed", column=None)
 
     def _retyped(self, change: BreakingChange, column: Column) -> Change:
         """A changed type of a column concerns a target that has values of it, not one that has a fixed text in their place."""
@@ -368,7 +368,9 @@ class Shape(msgspec.Struct, frozen=True):
         treatment = self.treatment_of(column.name)
         if isinstance(treatment.mask, Fixed):
             return NoRowChange(f"change column {column.name}")
-        return msgspec.structs.replace(change, column=self.column(column) if treatment.is_plain else None)
+        if treatment.is_plain:
+            return msgspec.structs.replace(change, column=self.column(column))
+        return msgspec.structs.replace(change, what=_type_changed(column), column=None)
 
     def _named_cells(self, cells: pa.Array, schema: TableSchema) -> pa.Array:
         if cells.null_count == len(cells):
@@ -428,6 +430,11 @@ class Shape(msgspec.Struct, frozen=True):
 
     def _error(self, what: str, remedy: str) -> ConfigError:
         return ConfigError(f"shape of {self.table}: {what}; {remedy}")
+
+
+def _type_changed(column: Column) -> str:
+    """Without the types: the elements of an ENUM are values."""
+    return f"the type of the column {column.name} changed"
 
 
 def canonical_text(value: Any, column_type: ColumnType) -> bytes:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from ticdc_replay.changelog.cells.types import table_arrow_schema
 from ticdc_replay.changelog.files.index import ChangelogIndex, Ddl, TableVersion
 from ticdc_replay.changelog.files.parts import batch_rows
+from ticdc_replay.config.shape import ShapeSection
 from ticdc_replay.config.target_section import TargetSection
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
@@ -249,6 +250,11 @@ def forget_shape(store: ObjectStore, section: TargetSection, table: TableName) -
     withdraw_move(store, section, table)
 
 
+def has_records(store: ObjectStore) -> bool:
+    """Whether any target of the pipeline has, or had, a table with a shape."""
+    return any(True for _ in store.list(f"{_RECORDS}/"))
+
+
 def record_of(section: TargetSection, table: TableName) -> str:
     """The name of the record of the shape of *table*, below the artefacts: one for each table of a target."""
     return f"{_RECORDS}/{canonical.digest(section.place_of(table).lower().encode())}.json"
@@ -307,22 +313,33 @@ def _refuse_former_names(store: ObjectStore, load: Load, target: AnyTarget, shap
             continue
         shape = shapes.get(table)
         now = _record_now(load, table, shape)
+        known: dict[str, Any] = {}
         for old in names.tables:
             recorded = _recorded(store, target.config, old)
-            if recorded is None or not _agree(recorded, now):
+            # While an entry has the old name, it counts: the record does not know columns that came since. A name with neither
+            # masks nothing.
+            is_unlike = recorded is not None and not _agree(recorded, now)
+            if unsalted(target.config, old) is not None or is_unlike:
                 _refuse_rename(target.config, old, table, "before the end of the window")
-        if shape is not None:
-            _refuse_former_columns(shape, names, _recorded(store, target.config, table), now)
+            known |= {} if recorded is None else recorded["columns"]
+        own = _recorded(store, target.config, table)
+        _refuse_former_columns(
+            shape or Shape(table, ShapeSection(tables=(str(table),))),
+            names,
+            known | ({} if own is None else own["columns"]),
+            now,
+        )
 
 
-def _refuse_former_columns(
-    shape: Shape, names: FormerNames, recorded: Mapping[str, Any] | None, now: Mapping[str, Any]
-) -> None:
-    known = {} if recorded is None else recorded["columns"]
+def _refuse_former_columns(shape: Shape, names: FormerNames, known: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for name, former in names.columns.items():
         for column in former if name in now["columns"] else ():
-            is_known_alike = column in known and _treated(known[column]) == _treated(now["columns"][name])
-            if not shape.treats_alike(column, name) and not is_known_alike:
+            is_alike = (
+                _treated(known[column]) == _treated(now["columns"][name])
+                if column in known
+                else shape.treats_alike(column, name) or (shape.has(column) and shape.treatment_of(column).is_plain)
+            )
+            if not is_alike:
                 raise shape.unlike(column, name)
 
 

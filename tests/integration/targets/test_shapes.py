@@ -165,6 +165,67 @@ def test_no_later_window_unmasks_what_was_renamed(
     any_mirror.load(rows, former_names=known, reload=True)
 
 
+HIDDEN: dict[str, Any] = {"mask": {"*secret": {"fixed": "***"}}}
+OWN = {"tables": ["shop.clients"], "mask": {"email*": "null"}}
+RENAMES = ("ALTER TABLE people RENAME COLUMN secret TO private", "RENAME TABLE people TO clients")
+
+
+@pytest.mark.parametrize(
+    ("entries", "ddls", "column"),
+    [
+        ([HIDDEN], RENAMES, "private"),
+        ([{"mask": {**HIDDEN["mask"], "email*": "null"}}, OWN], RENAMES, "private"),
+        ([{"include": ["id", "email", "age", "secret"]}], RENAMES[1:], "ssn"),
+        ([{"mask": {"*phone": "null"}}], RENAMES[1:], "phone"),
+    ],
+    ids=["column and table", "with an entry of its own", "include", "pattern"],
+)
+def test_a_renamed_table_shows_nothing_that_its_old_name_hides(
+    any_mirror: MirrorRig, entries: list[dict[str, Any]], ddls: tuple[str, ...], column: str, artifacts: Path
+) -> None:
+    any_mirror.section["shape"] = [{"tables": ["shop.people"], **entry} for entry in entries]
+    any_mirror.load(windows(artifacts)[0])
+    window = Changelog(artifacts, 100, 200).knows(KNOWN)
+    for at, ddl in enumerate(ddls, 150):
+        window.ddl(at, ddl, table="shop.clients" if "clients" in ddl else "shop.people")
+    known = tuple(former_names(window.write().changes))
+    renamed = table("shop.clients", {"id": INT, "email": TEXT, "age": TEXT, column: TEXT}, valid_from=151)
+    rows = [put(210, id=1, email="e", age="1", **{column: "not to be seen"})]
+    with pytest.raises(PolicyStopError, match="treats in another way"):
+        any_mirror.load(Changelog(artifacts, 200, 300).rows(renamed, rows), former_names=known)
+
+
+@pytest.mark.parametrize("entry", [None, {"mask": {"email*": "null"}}], ids=["no entry", "another entry"])
+@pytest.mark.parametrize("back", ["", "RECOVER TABLE people", "FLASHBACK TABLE people TO people"])
+def test_what_a_column_was_under_its_old_name_is_for_ever(
+    any_mirror: MirrorRig, entry: dict[str, Any] | None, back: str, artifacts: Path
+) -> None:
+    any_mirror.section |= {
+        "mode": "history",
+        "shape": [{"mask": {**HIDDEN["mask"], **(entry or {"mask": {}})["mask"]}}],
+    }
+    any_mirror.load(windows(artifacts)[0])
+    window = Changelog(artifacts, 100, 200).knows(KNOWN)
+    for at, ddl in enumerate([RENAMES[0], "DROP TABLE people", back] if back else [RENAMES[0]], 150):
+        window.ddl(at, ddl, table="shop.people")
+    any_mirror.section["shape"] = [] if entry is None else [entry]
+    columns = {"id": INT, "email": TEXT, "age": TEXT, "private": TEXT}
+    renamed = table("shop.people", columns, valid_from=152, since={"private": 150})
+    later = Changelog(artifacts, 200, 300).rows(renamed, [put(210, id=1, email="e", age="1", private="not to be seen")])
+    with pytest.raises(PolicyStopError, match="treats in another way"):
+        any_mirror.load(later, former_names=tuple(former_names(window.write().changes)))
+
+
+def test_a_table_that_masks_nothing_may_get_the_name_of_one_that_does(any_mirror: MirrorRig, artifacts: Path) -> None:
+    """As tools for online changes of schemas do."""
+    any_mirror.section["shape"] = [{"tables": ["shop.people"], "exclude": ["secret"]}]
+    swap = "RENAME TABLE people TO _people_del, _people_gho TO people"
+    known = former_names(Changelog(artifacts, 100, 200).ddl(150, swap, table="shop.people").write().changes)
+    assert [each.table.table for each in known] == ["_people_del", "people"]
+    any_mirror.load(Changelog(artifacts, 200, 300).rows(PEOPLE, [person(210, 1, "1")]), former_names=tuple(known))
+    assert any_mirror.rows("SELECT id, age FROM shop.people") == [(1, "1")]
+
+
 @pytest.mark.parametrize("include", [["id", "age"], ["age"]], ids=str)
 def test_what_becomes_of_the_key_is_for_ever_whether_or_not_it_is_named(
     shaped_mirror: MirrorRig, include: list[str], artifacts: Path

@@ -3,17 +3,19 @@
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from weakref import WeakKeyDictionary
 
 from ticdc_replay import __version__, jobspec
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.changelog.files.reading import read_index
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
+from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.former_names import FormerNames
 from ticdc_replay.domain.messages import EventPlace
 from ticdc_replay.domain.window import Window
 from ticdc_replay.jobspec import DecodeJob, Limits, LoadJob, Series, SharedDecode, SourceWindow, WrittenJob
-from ticdc_replay.schemas.changes import changes_of
+from ticdc_replay.schemas.changes import TableChanges, changes_of
 from ticdc_replay.schemas.ddl.reader import key_of
 from ticdc_replay.schemas.former_names import former_names
 from ticdc_replay.snapshot import manifest as manifests
@@ -26,7 +28,10 @@ from ticdc_replay.stages.window.derive import is_of
 from ticdc_replay.stages.window.schemas import all_schemas
 from ticdc_replay.state.manifests import WindowManifest
 from ticdc_replay.state.runs import Run
+from ticdc_replay.targets.shaped_load import has_records
 
+_CHANGES: WeakKeyDictionary[ReplayContext, tuple[frozenset[DdlEvent], list[TableChanges]]] = WeakKeyDictionary()
+"""What the DDL that is known did: many jobs may be written one after the other, and it takes seconds for thousands of DDLs."""
 _MAY_RENAME = re.compile(r"\b(?:RENAME|CHANGE)\b", re.IGNORECASE)
 
 
@@ -133,7 +138,7 @@ def write_load_job(
         reload=reload,
         generation=_generation(context, index, reload=reload),
         sources=sources,
-        former_names=_former_names(context, index) if target.shape else (),
+        former_names=_former_names(context, index) if target.shape or has_records(context.artifacts) else (),
     )
     return WrittenJob(jobspec.put(context.artifacts, job), run_hash)
 
@@ -141,11 +146,14 @@ def write_load_job(
 def _former_names(context: ReplayContext, index: ChangelogIndex) -> tuple[FormerNames, ...]:
     """Those of the tables of *index*, at the end of its window."""
     known = context.state.ddl.all(context.pipeline.name)
-    ddls = {each.event for each in known if each.event.commit_ts < index.window.to_ts}  # several topics may have one
-    if not any(_MAY_RENAME.search(ddl.query) for ddl in ddls):
+    if not any(_MAY_RENAME.search(each.event.query) for each in known):
         return ()
     own = {key_of(table) for table in index.table_names()}
-    names = former_names(changes_of(ddls, all_schemas(context)))
+    ddls = frozenset(each.event for each in known)  # several topics may have one
+    if _CHANGES.get(context, (None,))[0] != ddls:
+        _CHANGES[context] = ddls, changes_of(ddls, all_schemas(context))
+    _, changes = _CHANGES[context]
+    names = former_names(each for each in changes if each.commit_ts < index.window.to_ts)
     return tuple(each for each in names if key_of(each.table) in own)
 
 
