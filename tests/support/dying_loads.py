@@ -43,6 +43,10 @@ class KilledError(Exception):
     """The process dies here: nothing in the library catches it."""
 
 
+LAST_LOOK = {"iceberg": "CALL", "delta": "MERGE"}
+"""How the statement begins that brings a mirror's rows, before which a load looks at its lease for the last time."""
+
+
 class Stalling:
     """An attempt that stalls before its *number*-th write after it took the lease, of those that begin with *only*, until
     *meanwhile* is done. Its lease has ended by then. It is killed right after that write, or, if not *killed*, goes on."""

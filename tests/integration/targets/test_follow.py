@@ -20,11 +20,11 @@ from pyspark.sql import SparkSession
 
 from tests.support.changelogs import Changelog, Row, delete, put, table
 from tests.support.deaths import die_at_statements
-from tests.support.dying_loads import Dying, FaultError
+from tests.support.dying_loads import LAST_LOOK, Dying, FaultError, Stalling
 from tests.support.target_rigs import LakeRig, MirrorRig, MysqlRig, PostgresRig
 from ticdc_replay.domain.column_types import BaseType, ColumnType
 from ticdc_replay.domain.connections import Connection
-from ticdc_replay.domain.errors import PolicyStopError, TargetMismatchError, TransientError
+from ticdc_replay.domain.errors import PolicyStopError, SupersededError, TargetMismatchError, TransientError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.targets.base import Followed, StoppingDdl
@@ -785,3 +785,28 @@ def test_a_table_takes_rows_under_its_new_name_from_a_machine_whose_clock_is_beh
     follow(lake, feed.ddl())
     lake.load(feed.later(), **STOP)
     assert mirrored(lake, feed.case) == shown(feed.upstream)
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_a_load_that_stalls_while_tables_swap_their_names_changes_neither(
+    lake_spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, feed = LakeRig(kind, lake_spark, tmp_path), Round(ROUND["swap"], tmp_path)
+    lake.use_catalog_with_views()
+    options = {**STOP, "tables": feed.names.selection}
+    lake.load(feed.first(), **options)
+    late = Changelog(tmp_path, 100, 110).rows(table("shop.a", feed.columns), [put(105, id=5, v="a")])
+    last = Changelog(tmp_path, 110, DDL_TS + 1).ddl(DDL_TS, feed.names.statement, table="shop.b")
+
+    def meanwhile() -> None:
+        lake.load(late, **options)
+        with pytest.raises(PolicyStopError, match="end the window"):
+            lake.load(last, **options)
+        follow(lake, feed.ddl())
+
+    stalling = Stalling(lake, 1, meanwhile, killed=False, only=LAST_LOOK[kind])
+    with monkeypatch.context() as patch, contextlib.suppress(TransientError, SupersededError):
+        stalling.patched(patch)
+        lake.load(late, **options)
+    assert stalling.stalled
+    assert feed.mirrored(lake) == {"a": [(1, "b"), (3, "b")], "b": [(1, "a"), (2, "a"), (5, "a")]}

@@ -15,13 +15,21 @@ from pyspark.sql import SparkSession
 
 from tests.support.changelogs import Changelog, delete, put, table
 from tests.support.deaths import die_at_statements
-from tests.support.dying_loads import Dying, FaultError, KilledError, Stalling
+from tests.support.dying_loads import LAST_LOOK, Dying, FaultError, KilledError, Stalling
 from tests.support.in_process import in_process
 from tests.support.target_rigs import LakeRig
 from tests.support.waiting import PATIENCE_S, wait_for
 from ticdc_replay.domain.column_types import ColumnType
-from ticdc_replay.domain.errors import CommitStateUnknownError, SupersededError, TargetMismatchError, TransientError
+from ticdc_replay.domain.errors import (
+    CommitStateUnknownError,
+    PolicyStopError,
+    SupersededError,
+    TargetMismatchError,
+    TransientError,
+)
+from ticdc_replay.domain.tables import TableName
 from ticdc_replay.spark.sql import SparkSql
+from ticdc_replay.targets.base import StoppingDdl
 from ticdc_replay.targets.iceberg.table_format import Iceberg
 from ticdc_replay.targets.lake.session import LakeSession
 from ticdc_replay.targets.load import load
@@ -317,3 +325,34 @@ def test_a_commit_that_the_table_takes_for_an_old_one_fails_the_load(
         patch.setattr(time, "time_ns", lambda: now() + 7200 * 10**9)
         lake.load(changelog, reload=True)
     assert lake.rows(ORDERS_NOW) == AFTER
+
+
+@pytest.mark.parametrize("has_rows", [True, False], ids=["rows", "no rows"])
+@pytest.mark.parametrize("by", ["load", "follow"])
+def test_an_attempt_that_stalls_while_its_table_is_truncated_brings_no_rows(
+    lake: LakeRig, artifacts: Path, by: str, has_rows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is merged with the TRUNCATE, and of a table without rows there is nothing to delete."""
+    rules = {"truncate": "apply"} if by == "load" else {"ddl": "stop"}
+    options = {"tables": ("shop.*",), **rules}
+    old = [put(10, id=1, v="old")]
+    lake.load(Changelog(artifacts, 0, 100).rows(ORDERS, old if has_rows else [*old, delete(20, id=1)]), **options)
+    late = Changelog(artifacts, 100, 110).rows(ORDERS, [put(105, id=5, v="late")])
+    truncated = Changelog(artifacts, 110, 151).ddl(150, "TRUNCATE TABLE orders", table="shop.orders")
+
+    def meanwhile() -> None:
+        if by == "load":
+            lake.load(truncated, **options)
+            return
+        with pytest.raises(PolicyStopError, match="end the window"):
+            lake.load(truncated, **options)
+        ddl = StoppingDdl(TableName("shop", "orders"), 150, truncated.write().changes, ("shop.*",))
+        lake.changeable().follow("pipeline", ddl)
+
+    stalling = Stalling(lake, 1, meanwhile, killed=False, only=LAST_LOOK[lake.kind])
+    with monkeypatch.context() as patch, suppress(TransientError, SupersededError):
+        stalling.patched(patch)
+        lake.load(late, **options)
+    assert stalling.stalled
+    lake.load(late, **options)
+    assert lake.rows(ORDERS_NOW) == []

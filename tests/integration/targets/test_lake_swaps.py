@@ -7,13 +7,19 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.changelogs import Changelog, delete, put, table
+from tests.support.changelogs import Changelog, Row, delete, put, table
 from tests.support.deaths import die_at_statements
-from tests.support.dying_loads import Dying, FaultError
+from tests.support.dying_loads import LAST_LOOK, Dying, FaultError, Stalling
 from tests.support.in_process import in_process
 from tests.support.target_rigs import LakeRig
 from ticdc_replay.domain.column_types import ColumnType
-from ticdc_replay.domain.errors import PermanentError, PolicyStopError, TargetMismatchError, TransientError
+from ticdc_replay.domain.errors import (
+    PermanentError,
+    PolicyStopError,
+    SupersededError,
+    TargetMismatchError,
+    TransientError,
+)
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.jobspec import MaintainJob
 from ticdc_replay.targets.base import Replaced
@@ -279,3 +285,24 @@ def test_maintenance_leaves_a_table_alone_that_gets_the_rows_of_another_one(make
 
 def _die(*_: object) -> None:
     raise FaultError
+
+
+@pytest.mark.parametrize("new", [[put(110, id=1, v="new")], []], ids=["rows", "no rows"])
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_a_load_that_stalls_during_the_swap_brings_nothing_into_the_new_table(
+    lake_spark: SparkSession, tmp_path: Path, kind: str, new: list[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows of its window are in the base that the new table was made of."""
+    lake, own = LakeRig(kind, lake_spark, tmp_path), table("shop.t", {"id": INT, "v": TEXT})
+    old = [put(10, id=1, v="old")]
+    lake.load(Changelog(tmp_path, 0, 100).rows(own, old if new else [*old, delete(20, id=1)]))
+    late = Changelog(tmp_path, 100, 110).rows(own, [put(105, id=5, v="late")])
+    beside(lake, Changelog(tmp_path, 0, 200).rows(own, new or [put(110, id=1, v="new"), delete(120, id=1)]))
+    lake.raise_floor("shop.t", 200, {"schema": mirror(lake).beside(TABLE).db_schema})
+    stalling = Stalling(lake, 1, lambda: swap(lake), killed=False, only=LAST_LOOK[kind])
+    with monkeypatch.context() as patch, suppress(TransientError, SupersededError):
+        stalling.patched(patch)
+        lake.load(late)
+    assert stalling.stalled
+    lake.load(late)
+    assert lake.rows("SELECT id, v FROM shop.t ORDER BY id") == [(1, "new")] * len(new)

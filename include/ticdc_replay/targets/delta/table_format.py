@@ -86,6 +86,11 @@ class Delta(TableFormat):
     def replace_rows(self, sql: Sql, name: str, condition: str, rows: str) -> list[str]:
         return [f"INSERT INTO {name} REPLACE WHERE {condition} {rows}"]
 
+    def fence(self, target: Relation) -> str:
+        """An INSERT would have to name all columns, and must not name those that Delta numbers."""
+        no_rows = "(SELECT 1 AS none WHERE false)"
+        return f"MERGE INTO {self.name_of(target)} t USING {no_rows} s ON false WHEN MATCHED THEN DELETE"
+
     def drop_table(self, target: Relation) -> list[str]:
         if self.config.path is None:
             return [f"DROP TABLE IF EXISTS {self.name_of(target)}"]

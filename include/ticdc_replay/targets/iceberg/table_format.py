@@ -122,6 +122,10 @@ class Iceberg(TableFormat):
         there = sql.run(f"SELECT 1 AS found FROM {name} WHERE {condition} LIMIT 1")
         return [f"DELETE FROM {name} WHERE {condition}", insert] if there else [insert]
 
+    def fence(self, target: Relation) -> str:
+        name = self.name_of(target)
+        return f"INSERT INTO {name} SELECT * FROM {name} WHERE false"
+
     def drop_table(self, target: Relation) -> list[str]:
         return [f"DROP TABLE IF EXISTS {self.name_of(target)} PURGE"]
 

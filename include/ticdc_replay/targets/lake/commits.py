@@ -14,6 +14,9 @@ from ticdc_replay.targets.lake.table_format import Commit, TableFormat, Transact
 from ticdc_replay.targets.mirror.planning.tables import Relation
 from ticdc_replay.targets.sql import Sql, SqlError
 
+MERGES = "merges"
+"""What commits of loads to a mirror change; see ``commit``."""
+
 CONFLICTS = 5
 """How often a commit is repeated because another one, such as a compaction, came first."""
 
@@ -57,7 +60,7 @@ def commit_as(
 
     Raises LeaseLostError, and changes nothing, once another attempt has committed since *lease* was taken.
     """
-    settings = table_format.commit_settings(name, entry, Transaction(f"{what}/{target}", lease.term))
+    settings = table_format.commit_settings(name, entry, _transaction(what, target, lease.term))
     for number in range(CONFLICTS):
         branch = f"{time.time():.0f}_{attempt}_{what}_{number}"
         try:
@@ -85,3 +88,13 @@ def commit_as(
                 "restored, that ends when the clock here is past the one of that commit. Try again"
             )
     return done
+
+
+def fence_settings(table_format: TableFormat, target: Relation, lease: HeldLease) -> dict[str, str]:
+    """The settings of ``TableFormat.fence``: it keeps loads out that have lost the lease of *target*, and lets those in that hold
+    *lease*."""
+    return table_format.commit_settings("fence", {}, _transaction(MERGES, target, lease.term - 1))
+
+
+def _transaction(what: str, target: Relation, term: int) -> Transaction:
+    return Transaction(f"{what}/{target}", term)

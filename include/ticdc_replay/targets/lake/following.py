@@ -85,6 +85,9 @@ class FollowingLakeSession(LakeSession, FollowingSession):
             former = self.ledger.former_of(new)
             if former is not None and former.floor_ts != floor_ts:
                 self.ledger.forget_former(new)
+        for old, place in places.items():
+            if place != names[old]:
+                self._fence(names[old], place)  # a load of the new name may have begun when another table had it
         for place, new in in_order({place: names[old] for old, place in places.items() if place != names[old]}):
             self._run(self._format.rename_table(place, new))
 

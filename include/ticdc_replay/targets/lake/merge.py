@@ -13,7 +13,7 @@ from ticdc_replay.changelog.files.version_order import OFFSET_BITS
 from ticdc_replay.domain.errors import TargetMismatchError
 from ticdc_replay.domain.tables import folded
 from ticdc_replay.targets.base import Load
-from ticdc_replay.targets.lake.commits import commit
+from ticdc_replay.targets.lake.commits import MERGES, commit
 from ticdc_replay.targets.lake.dialect import quoted
 from ticdc_replay.targets.lake.documents import TombstoneFile
 from ticdc_replay.targets.lake.key_ranges import common_ranges, in_list, in_ranges
@@ -27,9 +27,6 @@ from ticdc_replay.targets.mirror.planning.tables import FoundTable
 from ticdc_replay.targets.mirror.session import Merged
 from ticdc_replay.targets.mirror.staging import Staged
 from ticdc_replay.targets.sql import Sql
-
-_MERGES = "merges"
-"""What commits of a mirror change; see ``commit``."""
 
 _NEW, _KEPT, _LOST = "_ticdc_replay_version", "_ticdc_replay_put", "_ticdc_replay_lost"
 """Columns of the source beside the mirror's: the version, whether the row stays, and whether a newer delete decided that."""
@@ -247,7 +244,7 @@ class Merge:
             return [self._statement(changed, source, condition)]
 
         table, lease, events = self._plan.target, self._lease, self._staged.events
-        return commit(self._sql, self._format, table, lease, self._load, name, events, statements, what=_MERGES)
+        return commit(self._sql, self._format, table, lease, self._load, name, events, statements, what=MERGES)
 
     def _statement(self, table: str, source: str, condition: str) -> str:
         version, new, put = f"t.{quoted(self._plan.version_column)}", f"s.{_NEW}", f"s.{_KEPT}"

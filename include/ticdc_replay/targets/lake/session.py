@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ticdc_replay.domain.errors import PermanentError, TargetMismatchError, TicdcReplayError
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.lake import merge, tables
-from ticdc_replay.targets.lake.commits import CONFLICTS
+from ticdc_replay.targets.lake.commits import CONFLICTS, fence_settings
 from ticdc_replay.targets.lake.dialect import quoted, string
 from ticdc_replay.targets.lake.errors import NOT_FOUND, translated
 from ticdc_replay.targets.lake.lease import HeldLease
@@ -193,6 +193,7 @@ class LakeSession(Session):
         raise PermanentError(f"{target}: a lake's rows are not looked up one by one")
 
     def delete_below(self, target: Relation, column: str, version: int) -> int:
+        self._fence(target)
         name, condition = self._format.name_of(target), f"{quoted(column)} < {version}"
         (row,) = self.sql.run(f"SELECT count(*) AS rows FROM {name} WHERE {condition}")
         if row["rows"]:
@@ -201,6 +202,7 @@ class LakeSession(Session):
 
     def truncate(self, target: Relation, column: str, version: int) -> None:
         """By the condition, so that no row goes that another load may have brought meanwhile."""
+        self._fence(target)
         if not self.is_empty(target):
             self._run(f"DELETE FROM {self._format.name_of(target)} WHERE {quoted(column)} < {version}")
 
@@ -339,6 +341,12 @@ class LakeSession(Session):
             except SqlError as error:
                 if not (left and self._format.is_conflict(str(error))):
                     raise
+
+    def _fence(self, target: Relation, place: Relation | None = None) -> None:
+        """Keep loads out of the table from now on that have lost the lease of *target*, before a change that is no merge. The
+        table has the name *place*, if that is given."""
+        settings = fence_settings(self._format, target, self._leases[target])
+        self._run(self._format.fence(place or target), settings)
 
     @property
     def sql(self) -> Sql:

@@ -284,6 +284,7 @@ class SwappingLakeSession(FollowingLakeSession, SwappingSession):
         for action in changes.before:
             self._alter(target, action)
         if not has_rows:
+            self._fence(target)
             rows = f"SELECT {', '.join(changes.cells)} FROM {self._format.name_of(side)}"
             attempt = uuid4().hex
             commit_as(

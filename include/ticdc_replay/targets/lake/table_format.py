@@ -112,6 +112,11 @@ class TableFormat(ABC):
         """
 
     @abstractmethod
+    def fence(self, target: Relation) -> str:
+        """The statement that commits to the table and changes no row. After it, a branch from before it can't be published, nor
+        can a commit with its ``Transaction``, or an older one, change anything."""
+
+    @abstractmethod
     def drop_table(self, target: Relation) -> list[str]:
         """The statements that drop a table with its files."""
 
