@@ -23,11 +23,14 @@ from ticdc_replay.domain.errors import (
     TicdcReplayError,
     TransientError,
 )
+from ticdc_replay.domain.tables import TableName
 from ticdc_replay.mysql_protocol import arguments
 from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.targets.load import load
+from ticdc_replay.targets.mirror.planning.tables import Relation
 from ticdc_replay.targets.mysql import session as mysql_session
 from ticdc_replay.targets.mysql.bulk import BulkConnection
+from ticdc_replay.targets.mysql.mirror import MysqlMirror
 from ticdc_replay.targets.mysql.settings import MysqlSettings
 
 pytestmark = pytest.mark.integration
@@ -323,6 +326,59 @@ def test_a_table_without_transactions_is_refused(mysql_mirror: MysqlRig, artifac
     mysql_mirror.execute("CREATE TABLE shop.orders (id bigint PRIMARY KEY, _commit_ts bigint NOT NULL) ENGINE = MyISAM")
     with pytest.raises(TargetMismatchError, match="has the engine MyISAM, which has no transactions"):
         mysql_mirror.load(first(artifacts))
+
+
+@pytest.mark.parametrize("broken", ["swap", "rename"])
+def test_a_login_without_rights_on_it_leaves_what_broke_to_others(
+    mysql_mirror: MysqlRig,
+    artifacts: Path,
+    broken: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Two pipelines without `schema` share the server, and each has databases of its own."""
+    if "TiDB" in mysql_mirror.rows("SELECT version()")[0][0]:
+        pytest.skip("the server's test user, who may do all, is the only one")
+    orders, own = TableName("shop", "orders"), table("other.items", {"id": INT})
+    mysql_mirror.load(first(artifacts))
+    mirror = mysql_mirror.changeable()
+    assert isinstance(mirror, MysqlMirror)
+    if broken == "swap":
+        mysql_mirror.load(first(artifacts), {"schema": mirror.beside(orders).db_schema})
+        with monkeypatch.context() as patch:
+            patch.setattr(mysql_session.tables_swap, "rename", broken_rename)
+            with pytest.raises(BrokenError):
+                mirror.replace("pipeline", orders, [], ())
+    else:
+        with mirror.session("break") as session:
+            session.rename_tables({Relation("shop", "orders"): Relation("shop", "sold")}, 100)
+    noted = f"SELECT count(*) > 0 FROM _ticdc_replay.{broken}s"
+    mysql_mirror.execute("CREATE DATABASE other")
+    mysql_mirror.execute("DROP USER IF EXISTS other@'127.0.0.1'")
+    mysql_mirror.execute("CREATE USER other@'127.0.0.1' IDENTIFIED BY 'secret'")
+    for database in ("other", "_ticdc_replay"):
+        mysql_mirror.execute(f"GRANT ALL ON `{database}`.* TO other@'127.0.0.1'")
+    everybody, connections = mysql_mirror.connections, type(mysql_mirror.connections)
+    mysql_mirror.connections = connections({"target": as_user(mysql_mirror, "other", "secret")})
+    mysql_mirror.load(Changelog(artifacts, 0, 100).rows(own, [put(10, id=1)]), tables=("other.*",))
+    assert mysql_mirror.rows("SELECT id FROM other.items") == [(1,)]
+    assert 'of "shop"."orders" that broke is left for others to end' in caplog.text
+    mysql_mirror.execute("GRANT SELECT ON *.* TO other@'127.0.0.1'")
+    with pytest.raises(PermanentError, match="grant the login the missing privilege"):
+        mysql_mirror.load(plain(artifacts))
+    assert mysql_mirror.rows(noted) == [(1,)]
+    mysql_mirror.connections = everybody
+    mysql_mirror.load(plain(artifacts))
+    assert mysql_mirror.rows(noted) == [(0,)]
+    assert mysql_mirror.rows("SELECT id, v FROM shop.orders ORDER BY id") == [(1, "new"), (3, "new")]
+
+
+class BrokenError(Exception):
+    """The session ends here."""
+
+
+def broken_rename(*_: object) -> None:
+    raise BrokenError
 
 
 def as_user(mirror: MysqlRig, login: str, password: str) -> Any:

@@ -26,6 +26,7 @@ _TRANSIENT = frozenset(
 _REFUSED = frozenset({1045, 1251, 1698, 1862, 3118, 3159})
 _NO_RIGHT = frozenset({1044, 1142, 1143, 1227, 1370})
 _NO_TABLE = 1146
+_NO_DATABASE = 1049
 _TOO_LARGE = frozenset({8004, 8175, 1197})
 """A transaction or statement beyond a limit of the server."""
 
@@ -43,6 +44,18 @@ def is_lost(error: Exception) -> bool:
     """Whether the connection is gone, so that nothing tells whether its last statement was done."""
     code, _ = mysql_protocol.code_and_text(error)
     return code in _LOST or isinstance(error, OSError | pymysql.err.InterfaceError)
+
+
+def lacks_right(error: Exception) -> bool:
+    """Whether the login must not do what it asked for."""
+    code, _ = mysql_protocol.code_and_text(error)
+    return code in _NO_RIGHT
+
+
+def is_missing(error: Exception) -> bool:
+    """Whether there is no table of that name."""
+    code, _ = mysql_protocol.code_and_text(error)
+    return code in (_NO_TABLE, _NO_DATABASE)
 
 
 def translate(error: Exception, doing: str, conn_id: str) -> TicdcReplayError:

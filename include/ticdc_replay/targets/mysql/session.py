@@ -30,7 +30,7 @@ from ticdc_replay.targets.mysql import ledger_tables, locks, renames, staging
 from ticdc_replay.targets.mysql import swap as tables_swap
 from ticdc_replay.targets.mysql.dialect import literal_of
 from ticdc_replay.targets.mysql.direct import MysqlDirect
-from ticdc_replay.targets.mysql.errors import Errors, is_lost, translate, translated
+from ticdc_replay.targets.mysql.errors import Errors, is_lost, lacks_right, translate, translated
 from ticdc_replay.targets.mysql.ledger import MysqlLedger
 from ticdc_replay.targets.mysql.merge import merge
 from ticdc_replay.targets.mysql.renames import Renaming
@@ -69,6 +69,8 @@ class MysqlSession(SwappingSession):
         self._locked: list[str] = []
         self._merged: list[str] = []
         """Staging tables that are dropped once the rows out of them are committed."""
+        self._left: dict[Relation, Exception] = {}
+        """Mirrors whose swap or rename broke, and why this session could not end it."""
 
     def translated(self, doing: str) -> AbstractContextManager[None]:
         return translated(doing, self._conn_id)
@@ -111,14 +113,21 @@ class MysqlSession(SwappingSession):
         self._end_begun_of(target)
 
     def end_begun(self) -> None:
-        """End the swaps and renames of mirrors that broke, but for those that somebody is at. What is read from now on is of the
-        table that the ledger knows: after a swap it may have another form."""
-        swapped = [swap.old for swap in self.ledger.begun_swaps(self._place)]
-        renamed = [renaming.places[0] for renaming in self.ledger.renamings(self._place)]
-        for target in [*swapped, *renamed]:
+        """End the swaps and renames of mirrors that broke, but for those that somebody is at, and those of mirrors that another
+        pipeline has in databases where the login lacks a right. What is read from now on is of the table that the ledger knows:
+        after a swap it may have another form."""
+        swapped = [(swap.old, swap.new) for swap in self.ledger.begun_swaps(self._place)]
+        renamed = [renaming.places for renaming in self.ledger.renamings(self._place)]
+        for target, *others in [*swapped, *renamed]:
             with locks.locked(self.connection, _lock_of(target), 0) as held:
                 if held:
-                    self._end_begun_of(target)
+                    try:
+                        self._end_begun_of(target)
+                    except Errors as error:
+                        if not lacks_right(error):
+                            raise
+                        log.warning("a swap or rename of %s that broke is left for others to end: %s", target, error)
+                        self._left |= dict.fromkeys((target, *others), error)
 
     def _end_begun_of(self, target: Relation) -> None:
         swap = self.ledger.begun_swap(target)
@@ -157,6 +166,8 @@ class MysqlSession(SwappingSession):
             self.ledger.end_change(target, change)
 
     def find_table(self, target: Relation) -> FoundTable | None:
+        if target in self._left:
+            raise self._left[target]
         found = find_table(self.connection, self.server, target)
         if found is None:
             return None

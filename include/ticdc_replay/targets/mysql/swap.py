@@ -3,8 +3,9 @@
 from ticdc_replay.mysql_protocol import identifier
 from ticdc_replay.targets.mirror.beside import Swap
 from ticdc_replay.targets.mirror.planning.tables import Relation
+from ticdc_replay.targets.mysql.errors import Errors, is_missing
 from ticdc_replay.targets.mysql.server import MysqlConnection
-from ticdc_replay.targets.mysql.tables import exists, sql_of
+from ticdc_replay.targets.mysql.tables import sql_of
 
 _DEPENDANTS = (
     "SELECT DISTINCT CONCAT('foreign key ', constraint_name, ' of ', table_schema, '.', table_name) "
@@ -57,13 +58,13 @@ def rename(connection: MysqlConnection, swap: Swap) -> None:
     left. The RENAME TABLE is atomic: the new table exists under its own name until it is done, and then no more."""
     aside = {old: Relation(swap.new.schema, f"replaced_{at}") for at, old in enumerate((swap.old, swap.old_tombstones))}
     with connection.cursor() as cursor:
-        if exists(connection, swap.new):
-            moves = [(old, gone) for old, gone in aside.items() if exists(connection, old)]
+        if _exists(connection, swap.new):
+            moves = [(old, gone) for old, gone in aside.items() if _exists(connection, old)]
             pairs = (swap.new, swap.old), (swap.new_tombstones, swap.old_tombstones)
-            moves += [(new, old) for new, old in pairs if exists(connection, new)]
+            moves += [(new, old) for new, old in pairs if _exists(connection, new)]
             cursor.execute(f"RENAME TABLE {', '.join(f'{sql_of(each)} TO {sql_of(to)}' for each, to in moves)}")
         for gone in aside.values():
-            if exists(connection, gone):
+            if _exists(connection, gone):
                 cursor.execute(f"DROP TABLE {sql_of(gone)}")
 
 
@@ -72,6 +73,18 @@ def drop_database(connection: MysqlConnection, schema: str) -> None:
     with connection.cursor() as cursor:
         if cursor.execute("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", (schema,)):
             cursor.execute(f"DROP DATABASE {identifier(schema)}")
+
+
+def _exists(connection: MysqlConnection, table: Relation) -> bool:
+    """Whether there is the table *table*. The catalogue hides tables from logins without a right on them; this fails then."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT 1 FROM {sql_of(table)} LIMIT 0")
+    except Errors as error:
+        if is_missing(error):
+            return False
+        raise
+    return True
 
 
 def _columns(connection: MysqlConnection, relation: Relation) -> set[str]:
