@@ -470,3 +470,35 @@ def test_the_indexes_of_a_keyed_table(
     postgres.load_all([window(artifacts, at, at + 100, "pg") for at in (0, 100)])
     definitions = postgres.rows("SELECT indexdef FROM pg_indexes WHERE schemaname = 'shop' ORDER BY 1")
     assert [text.split("USING ")[1] for (text,) in definitions] == ["btree (_commit_ts)", "btree (id, _commit_ts)"]
+
+
+@pytest.mark.parametrize("newer_first", [False, True])
+@pytest.mark.parametrize("key", [("id", "v"), ()], ids=["another key", "no key"])
+def test_intervals_stop_at_a_key_that_changes_within_a_window(
+    make_history: Make, artifacts: Path, key: tuple[str, ...], newer_first: bool
+) -> None:
+    rig = make_history("scd2")
+    old, new = (
+        table("shop.orders", {"id": INT, "v": TEXT}, key=each, valid_from=at) for each, at in ((("id",), 0), (key, 150))
+    )
+    if newer_first and key:
+        rig.load(Changelog(artifacts, 200, 300).rows(new, [put(210, id=5, v="z")]))
+    window = Changelog(artifacts, 100, 200).rows(old, [put(110, id=1, v="a")]).rows(new, [put(160, id=2, v="x")])
+    with pytest.raises(TargetMismatchError, match=r"of this window .* no interval goes over such a change"):
+        rig.load(window)
+
+
+def test_intervals_of_long_keys_end(make_history: Make, artifacts: Path) -> None:
+    """MySQL sorts by the first bytes of a value alone."""
+    rig = make_history("scd2")
+    orders = table("shop.orders", {"k": ColumnType("varbinary", length=6000, declared=True), "v": TEXT}, key=("k",))
+    rows = [put(10 + at, k=b"x" * 1200 + name.encode(), v=name) for at, name in enumerate("abcab")]
+    rig.load(Changelog(artifacts, 0, 100).rows(orders, rows))
+    found = rig.rows("SELECT v, valid_from, valid_to FROM shop.orders")
+    assert sorted(found, key=itemgetter(1)) == [
+        ("a", 10, 13),
+        ("b", 11, 14),
+        ("c", 12, None),
+        ("a", 13, None),
+        ("b", 14, None),
+    ]

@@ -13,7 +13,7 @@ from tests.support.target_rigs import LakeRig, MirrorRig, MysqlRig, PostgresRig
 from ticdc_replay import mysql_protocol
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connection
-from ticdc_replay.domain.errors import TargetMismatchError
+from ticdc_replay.domain.errors import PolicyStopError, TargetMismatchError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.targets.mysql.staging import drop_staging
@@ -271,3 +271,35 @@ def test_a_narrower_table_of_the_name_that_came_first_keeps_its_rows(any_mirror:
     between.ddl(155, "CREATE TABLE t (id BIGINT PRIMARY KEY, n INT)", table="shop.t").rows(later, [put(160, id=2, n=2)])
     any_mirror.load(between, drop="apply")
     assert any_mirror.rows("SELECT id, n FROM shop.t ORDER BY id") == [(2, 2), (3, 3)]
+
+
+KEYED = table("shop.orders", {"id": INT, "v": TEXT})
+KEYLESS = table("shop.orders", {"id": INT, "v": TEXT}, key=(), valid_from=150)
+
+
+@pytest.mark.parametrize("ddl", [None, "ALTER TABLE orders DROP PRIMARY KEY"], ids=["unknown", "known"])
+def test_a_mirror_whose_table_has_lost_its_key_stops_and_does_not_grow_old(
+    any_mirror: MirrorRig, artifacts: Path, ddl: str | None
+) -> None:
+    any_mirror.load(Changelog(artifacts, 0, 100).rows(KEYED, [put(10, id=1, v="a")]))
+    window = Changelog(artifacts, 100, 200).rows(KEYLESS, [put(160, id=3, v="c")])
+    if ddl is not None:
+        window.ddl(150, ddl, table="shop.orders")
+    with pytest.raises(PolicyStopError, match=r"rows of this window have no key, and .* mirrors earlier ones"):
+        any_mirror.load(window)
+    any_mirror.execute("DROP TABLE shop.orders")
+    any_mirror.forget("shop.orders")
+    assert any_mirror.load_table(window).outcome == "without_key"
+
+
+def test_a_mirror_that_was_dropped_may_be_followed_by_a_table_without_key(
+    any_mirror: MirrorRig, artifacts: Path
+) -> None:
+    any_mirror.load(Changelog(artifacts, 0, 100).rows(KEYED, [put(10, id=1, v="a")]))
+    window = Changelog(artifacts, 100, 200).ddl(140, "DROP TABLE orders", table="shop.orders")
+    window.ddl(145, "CREATE TABLE orders (id BIGINT, v VARCHAR(20))", table="shop.orders")
+    window.rows(KEYLESS, [put(160, id=3, v="c")])
+    with pytest.raises(PolicyStopError, match="rows of this window have no key"):
+        any_mirror.load(window, drop="apply")
+    any_mirror.load(Changelog(artifacts, 100, 141).ddl(140, "DROP TABLE orders", table="shop.orders"), drop="apply")
+    assert any_mirror.load_table(window, drop="apply").outcome == "without_key"

@@ -15,7 +15,7 @@ from tests.support.changelogs import Changelog, Row, delete, put, table
 from tests.support.examples import examples
 from tests.support.target_rigs import MysqlRig
 from ticdc_replay.domain.column_types import ColumnType
-from ticdc_replay.domain.errors import UnrepresentableValueError
+from ticdc_replay.domain.errors import PermanentError, UnrepresentableValueError
 
 pytestmark = pytest.mark.integration
 
@@ -326,3 +326,27 @@ def test_names_that_differ_in_letter_case_are_one_mirror_where_the_server_folds_
         assert report.destination == '"shop"."orders"'
         mirror.load(Changelog(artifacts, 100, 200).rows(orders, [put(110, id=1, v="y")]))
         assert mirror.rows("SELECT v FROM shop.orders") == [("y",)]
+
+
+def test_a_server_that_keeps_no_warnings_alters_no_value(mysql_mirror: MysqlRig, artifacts: Path) -> None:
+    schema = table("shop.t", {"id": INT, "v": declared("timestamp", scale=0)})
+    beyond = datetime.datetime(2345, 1, 1, tzinfo=datetime.UTC)
+    mysql_mirror.execute("SET GLOBAL max_error_count = 0")
+    try:
+        with pytest.raises(PermanentError, match="Incorrect datetime value"):
+            mysql_mirror.load(Changelog(artifacts, 0, 100).rows(schema, [put(10, id=1, v=beyond)]))
+    finally:
+        mysql_mirror.execute("SET GLOBAL max_error_count = DEFAULT")
+
+
+def test_rows_that_are_longer_than_a_packet_are_loaded(mysql_mirror: MysqlRig, artifacts: Path) -> None:
+    schema = table("shop.t", {"id": INT, "v": declared("longtext")})
+    ((size,),) = mysql_mirror.rows("SELECT @@global.max_allowed_packet")
+    mysql_mirror.execute("SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        for number, length in enumerate((900_000, 3_000_000)):
+            window = Changelog(artifacts, 100 * number, 100 * number + 100)
+            mysql_mirror.load(window.rows(schema, [put(100 * number + 10, id=at, v="x" * length) for at in range(3)]))
+    finally:
+        mysql_mirror.execute(f"SET GLOBAL max_allowed_packet = {size}")
+    assert mysql_mirror.rows("SELECT sum(length(v)) FROM shop.t") == [(9_000_000,)]

@@ -194,6 +194,12 @@ class HistoryAttempt(ABC, Generic[Rows]):
             if done is not None:
                 reports[table] = done
             elif self.config.mode == "scd2" and any(not schema.handle_key for schema in each.schemas):
+                known = any(column.in_key for column in state.columns.values()) if state is not None else False
+                if known or any(schema.handle_key for schema in each.schemas):
+                    raise TargetMismatchError(
+                        f"{target}: rows of this window have no key, and others have one: no interval goes over such a change. "
+                        "Load windows from the change on into a target in mode history, or all of them"
+                    )
                 reports[table] = self._without_key(each)
             elif each.versions or each.changes:
                 self.refuse(each)
@@ -341,6 +347,8 @@ class HistoryAttempt(ABC, Generic[Rows]):
             )
             floors = self._floors(each.table)
             self.note()
+        if self.config.mode == "scd2":
+            self._require_one_key(each)
         if not is_there:
             table.make(each.schemas, each.key)
             told.append(f"create table {target}")
@@ -362,6 +370,16 @@ class HistoryAttempt(ABC, Generic[Rows]):
 
     def _floors(self, table: TableName) -> list[int]:
         return dropped_databases.floors_of(self.session, self.load, self.config, self.dialect, table)
+
+    def _require_one_key(self, each: Pending) -> None:
+        """Raise TargetMismatchError if the rows of the window are identified by different keys."""
+        keys = sorted({tuple(sorted(schema.handle_key)) for schema in each.schemas})
+        if len(keys) > 1:
+            listed = " and by ".join(", ".join(key) for key in keys)
+            raise TargetMismatchError(
+                f"{each.target}: rows of this window are identified by {listed}: no interval goes over such a change. "
+                "Load windows from the change on into a target with another `schema`, or all of them in mode history"
+            )
 
     def _require_key(self, each: Pending, table: HistoryTable[Rows]) -> None:
         """Note the key of the table's rows. Raises TargetMismatchError if rows of another key are there."""

@@ -112,6 +112,10 @@ class SqlHistoryTable(HistoryTable[StagedVersions]):
     def _same(self, one: str, other: str) -> str:
         """Whether two expressions are equal, or both NULL."""
 
+    def _partition_by(self, name: str) -> Sequence[str]:
+        """Expressions by which the view tells apart rows with different values of the key column *name*."""
+        return [self._quoted(name)]
+
     # Statements
 
     @abstractmethod
@@ -355,7 +359,8 @@ class SqlHistoryTable(HistoryTable[StagedVersions]):
         windows are loaded, in any order: nothing is kept beside the history.
         """
         ts, op, ddl = self._ts, self._quoted(OP), self._quoted(DDL)
-        listed, of_key = ", ".join(map(self._quoted, columns)), ", ".join(map(self._quoted, key))
+        listed = ", ".join(map(self._quoted, columns))
+        of_key = ", ".join(part for name in key for part in self._partition_by(name))
         following = "_ticdc_replay_next"
         emptied = "_ticdc_replay_emptied"
         return (

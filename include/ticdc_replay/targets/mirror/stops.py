@@ -1,7 +1,7 @@
 """What stops a load, or leaves a table out: found before a row is read, and after all rows of the window."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -196,6 +196,18 @@ def refuse_named_keyless(load: Load, keyless: Sequence[TablePlan]) -> None:
             f"{', '.join(named)}: without primary key or NOT NULL unique key rows have no identity, so a mirror can't hold them; "
             "take them out of `tables`, or load their history into a parquet target"
         )
+
+
+def refuse_lost_keys(plans: Iterable[TablePlan]) -> None:
+    """Raise PolicyStopError for tables whose rows have no key any more, *plans* of those that have a mirror: left out, it would
+    show older rows for ever."""
+    lines = [
+        f"{plan.source}: rows of this window have no key, and {plan.target} mirrors earlier ones: take the table out of "
+        f"`tables`; or drop {plan.target} and run `ticdc-replay mirror forget <pipeline> {plan.source}`, and loads leave it out"
+        for plan in plans
+    ]
+    if lines:
+        raise PolicyStopError("\n".join(lines))
 
 
 def without_key(plan: TablePlan) -> TableReport:

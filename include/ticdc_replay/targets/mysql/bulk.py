@@ -25,11 +25,13 @@ class BulkConnection(MysqlConnection):
 
     def __init__(self, **arguments: Any) -> None:
         self.to_send: memoryview | None = None
+        self.packet = _PACKET
         super().__init__(**arguments, local_infile=True)
 
     def load(self, server: Server, table: str, columns: str, rows: pa.RecordBatch) -> None:
         """Put *rows* into *columns* of *table*; both are quoted. Raises the errors of pymysql, also for a value that does not
         fit."""
+        self.packet = min(_PACKET, server.max_packet // 2)
         if rows.num_rows == 0 or (server.reads_local and self._load_data(table, columns, rows)):
             return
         self._insert(server, table, columns, rows)
@@ -90,8 +92,8 @@ class _Result(MySQLResult):
     def _read_load_local_packet(self, first_packet: Any) -> None:
         connection: Any = self.connection
         rows, connection.to_send = connection.to_send, None
-        for start in range(0, len(rows or b""), _PACKET):
-            connection.write_packet(bytes(rows[start : start + _PACKET]))
+        for start in range(0, len(rows or b""), connection.packet):
+            connection.write_packet(bytes(rows[start : start + connection.packet]))
         connection.write_packet(b"")
         packet = connection._read_packet()
         if rows is None:

@@ -15,6 +15,8 @@ _SESSION = (
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', "
     # Tables are loaded one after the other, so keys between them are not whole on the way.
     "foreign_key_checks = 0, "
+    # LOAD DATA LOCAL says by warnings alone that it altered a value; a server may keep none of them.
+    "max_error_count = 64, "
     # Locks that somebody may hold for ever end in an error that a retry may mend. The session waits while workers stage.
     "innodb_lock_wait_timeout = 300, lock_wait_timeout = 300, wait_timeout = 86400",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",  # what another load has committed counts
