@@ -362,7 +362,8 @@ def test_a_login_without_rights_on_it_leaves_what_broke_to_others(
     mysql_mirror.connections = connections({"target": as_user(mysql_mirror, "other", "secret")})
     mysql_mirror.load(Changelog(artifacts, 0, 100).rows(own, [put(10, id=1)]), tables=("other.*",))
     assert mysql_mirror.rows("SELECT id FROM other.items") == [(1,)]
-    assert 'of "shop"."orders" that broke is left for others to end' in caplog.text
+    left = 'of "shop"."orders" that broke is left for others to end'
+    assert any(left in message for message in caplog.messages)
     mysql_mirror.execute("GRANT SELECT ON *.* TO other@'127.0.0.1'")
     with pytest.raises(PermanentError, match="grant the login the missing privilege"):
         mysql_mirror.load(plain(artifacts))
