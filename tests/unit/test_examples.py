@@ -12,7 +12,7 @@ from tests.support.waiting import PATIENCE_S
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize(("profile", "number"), [("default", "30"), ("nightly", "500")])
+@pytest.mark.parametrize(("profile", "number"), [("default", "20"), ("nightly", "500")])
 def test_the_profile_scales_every_property(profile, number):
     code = "from tests.support.examples import *; load_profile(); print(examples(0.5))"
     done = subprocess.run(
