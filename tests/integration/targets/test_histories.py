@@ -502,3 +502,29 @@ def test_intervals_of_long_keys_end(make_history: Make, artifacts: Path) -> None
         ("a", 13, None),
         ("b", 14, None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("key_type", "unit", "is_hashed"),
+    [
+        (ColumnType("varchar", length=255, declared=True), "\U0001f600", False),
+        (ColumnType("varchar", length=256, declared=True), "\U0001f600", True),
+        (ColumnType("varbinary", length=1020, declared=True), b"x", False),
+        (ColumnType("varbinary", length=1021, declared=True), b"x", True),
+    ],
+    ids=["varchar(255)", "varchar(256)", "varbinary(1020)", "varbinary(1021)"],
+)
+def test_only_keys_that_mysql_cuts_when_it_sorts_are_hashed(
+    mysql_mirror: MysqlRig, artifacts: Path, key_type: ColumnType, unit: Any, is_hashed: bool
+) -> None:
+    """Keys of the greatest length, which differ in their last byte; a hash keeps the index from being used for one key."""
+    mysql_mirror.section["mode"] = "scd2"
+    orders = table("shop.orders", {"k": key_type, "v": TEXT}, key=("k",))
+    assert key_type.length is not None
+    keys = [unit * (key_type.length - 1) + end for end in ("ab" if isinstance(unit, str) else (b"a", b"b"))]
+    rows = [put(10 + at, k=keys[at % 2], v=str(at)) for at in range(4)]
+    mysql_mirror.load(Changelog(artifacts, 0, 100).rows(orders, rows))
+    found = mysql_mirror.rows("SELECT v, valid_from, valid_to FROM shop.orders")
+    assert sorted(found) == [("0", 10, 12), ("1", 11, 13), ("2", 12, None), ("3", 13, None)]
+    ((query,),) = mysql_mirror.rows("SELECT view_definition FROM information_schema.views WHERE table_schema = 'shop'")
+    assert ("sha2(" in query.lower()) == is_hashed

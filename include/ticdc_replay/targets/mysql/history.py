@@ -25,11 +25,14 @@ from ticdc_replay.targets.mysql.ledger_tables import of_texts
 from ticdc_replay.targets.mysql.section import MysqlTarget
 from ticdc_replay.targets.mysql.session import MysqlSession
 from ticdc_replay.targets.mysql.stage import stage_history
-from ticdc_replay.targets.mysql.tables import definition, fitting, index_part, sql_of
+from ticdc_replay.targets.mysql.tables import definition, fitting, index_part, is_long, row_bytes, sql_of
 
 _INDEX = (
     "SELECT 1 FROM information_schema.statistics WHERE (table_schema, table_name, index_name) = (%s, %s, %s) LIMIT 1"
 )
+_SORTED_BYTES = 1023
+"""The size of a column that servers sort by as a whole, as ``row_bytes`` counts: ``max_sort_length`` of the reader's session is
+1,024 by default. ``varchar(255)`` and ``varbinary(1020)`` have this size."""
 
 
 class MysqlHistory(MysqlDatabase, DatabaseHistory[MysqlTarget]):
@@ -95,8 +98,10 @@ class MysqlHistoryTable(SqlHistoryTable):
         return f"{one} <=> {other}"
 
     def _partition_by(self, name: str) -> Sequence[str]:
-        """A server sorts by the first bytes of a value alone (``max_sort_length`` of its readers)."""
-        if self.types[name].startswith(("varchar", "varbinary", "long")):
+        """A server sorts by the first bytes of a value alone, so long keys need a hash. Short ones have none: a query for one key
+        uses the index only if the view partitions by the column itself."""
+        type_name = self.types[name]
+        if is_long(type_name) or row_bytes(type_name) > _SORTED_BYTES:
             return [f"sha2({identifier(name)}, 256)"]
         return [identifier(name)]
 

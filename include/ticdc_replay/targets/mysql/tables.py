@@ -208,19 +208,19 @@ def is_long(type_name: str) -> bool:
 def fitting(columns: Sequence[ColumnDefinition], key: Iterable[str] = ()) -> list[ColumnDefinition]:
     """*columns*, the longest of them that are not in *key* as longtext or longblob where a row has no room for all."""
     found, kept = list(columns), set(key)
-    while sum(_row_bytes(column.type) for column in found) > _ROW_BYTES:
+    while sum(row_bytes(column.type) for column in found) > _ROW_BYTES:
         movable = [column for column in found if column.name not in kept and column.type.startswith(tuple(_LONG))]
         if not movable:
             break
-        longest = max(movable, key=lambda column: _row_bytes(column.type))
+        longest = max(movable, key=lambda column: row_bytes(column.type))
         found[found.index(longest)] = msgspec.structs.replace(longest, type=_apart(longest.type))
     return found
 
 
 def _beside(column: ColumnDefinition, others: Iterable[FoundColumn]) -> ColumnDefinition:
     """*column* as there is room for it beside *others*."""
-    taken = sum(_row_bytes(each.type) for each in others)
-    if taken + _row_bytes(column.type) <= _ROW_BYTES or not column.type.startswith(tuple(_LONG)):
+    taken = sum(row_bytes(each.type) for each in others)
+    if taken + row_bytes(column.type) <= _ROW_BYTES or not column.type.startswith(tuple(_LONG)):
         return column
     return msgspec.structs.replace(column, type=_apart(column.type))
 
@@ -229,7 +229,7 @@ def _apart(type_name: str) -> str:
     return _LONG[type_name.partition("(")[0]]
 
 
-def _row_bytes(type_name: str) -> int:
+def row_bytes(type_name: str) -> int:
     """How many bytes the type takes of ``_ROW_BYTES`` at most."""
     sized = re.fullmatch(r"(varchar|varbinary)\((\d+)\)", type_name)
     if sized is not None:
