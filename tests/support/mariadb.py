@@ -100,7 +100,10 @@ def running(folder: Path, found: Programs, options: Mapping[str, str] | None = N
     all."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    common = [f"--datadir={folder / 'data'}"]
+    scratch = folder / "tmp"
+    scratch.mkdir()
+    # A server deletes the temporary tables of all servers in its tmpdir when it starts.
+    common = [f"--datadir={folder / 'data'}", f"--tmpdir={scratch}"]
     if os.getuid() == 0:
         common.append("--user=root")
     installed = subprocess.run(

@@ -488,6 +488,21 @@ def test_intervals_stop_at_a_key_that_changes_within_a_window(
         rig.load(window)
 
 
+def test_intervals_stop_at_a_key_that_is_lost_between_windows(make_history: Make, artifacts: Path) -> None:
+    keyless = table("shop.orders", {"id": INT, "v": TEXT}, key=())
+    before, with_key, after = (Changelog(artifacts, at, at + 100) for at in (0, 100, 200))
+    rig = make_history("scd2")
+    before.rows(keyless, [put(10, id=3, v="c")])
+    rig.load(before)
+    rig.load(with_key.rows(table("shop.orders", {"id": INT, "v": TEXT}, valid_from=150), [put(160, id=1, v="a")]))
+    assert rig.load_table(before, reload=True).outcome == "without_key"
+    with pytest.raises(
+        TargetMismatchError, match=r"of this window have no key, .* no interval goes over such a change"
+    ):
+        rig.load(after.rows(keyless, [put(210, id=4, v="d")]))
+    assert rig.rows("SELECT id, v, valid_to FROM shop.orders") == [(1, "a", None)]
+
+
 def test_intervals_of_long_keys_end(make_history: Make, artifacts: Path) -> None:
     """MySQL sorts by the first bytes of a value alone."""
     rig = make_history("scd2")

@@ -194,8 +194,9 @@ class HistoryAttempt(ABC, Generic[Rows]):
             if done is not None:
                 reports[table] = done
             elif self.config.mode == "scd2" and any(not schema.handle_key for schema in each.schemas):
-                known = any(column.in_key for column in state.columns.values()) if state is not None else False
-                if known or any(schema.handle_key for schema in each.schemas):
+                commit_ts = self.dialect.fit_column(self.config.commit_ts_column)
+                older = stops.has_rows_before_end(self.session, load, target, commit_ts)
+                if older or any(schema.handle_key for schema in each.schemas):
                     raise TargetMismatchError(
                         f"{target}: rows of this window have no key, and others have one: no interval goes over such a change. "
                         "Load windows from the change on into a target in mode history, or all of them"

@@ -84,11 +84,7 @@ class DatabaseMirror(KeptMirror[Config]):
                 keyless = [plan for plan in plans if plan.pieces and not plan.handle_key]
                 stops.refuse_shared_tables(plans)
                 stops.refuse_named_keyless(load, keyless)
-                stops.refuse_lost_keys(
-                    plan
-                    for plan in keyless
-                    if session.ledger.state_of(plan.target) is not None and session.find_table(plan.target) is not None
-                )
+                stops.refuse_lost_keys(session, load, keyless)
                 reports = {plan.source: stops.without_key(plan) for plan in keyless}
                 reports |= {table: stops.with_reserved_name(load, self.config, table) for table in reserved}
                 keyed = [plan for plan in plans if plan.source not in reports]

@@ -15,7 +15,7 @@ from ticdc_replay.targets.mirror import base, emptying
 from ticdc_replay.targets.mirror.planning import differences, moved_columns
 from ticdc_replay.targets.mirror.planning.section import MirrorSection
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
-from ticdc_replay.targets.mirror.planning.tables import MakeTable, TableState
+from ticdc_replay.targets.mirror.planning.tables import MakeTable, Relation, TableState
 from ticdc_replay.targets.mirror.session import Session
 
 log = logging.getLogger(__name__)
@@ -198,16 +198,25 @@ def refuse_named_keyless(load: Load, keyless: Sequence[TablePlan]) -> None:
         )
 
 
-def refuse_lost_keys(plans: Iterable[TablePlan]) -> None:
-    """Raise PolicyStopError for tables whose rows have no key any more, *plans* of those that have a mirror: left out, it would
-    show older rows for ever."""
+def refuse_lost_keys(session: Session, load: Load, keyless: Iterable[TablePlan]) -> None:
+    """Raise PolicyStopError for those of *keyless*, the tables whose rows have no key in the window of *load*, whose mirror has
+    rows from before its end: left out, it would show them for ever."""
     lines = [
         f"{plan.source}: rows of this window have no key, and {plan.target} mirrors earlier ones: take the table out of "
         f"`tables`; or drop {plan.target} and run `ticdc-replay mirror forget <pipeline> {plan.source}`, and loads leave it out"
-        for plan in plans
+        for plan in keyless
+        if has_rows_before_end(session, load, plan.target, plan.version_column)
     ]
     if lines:
         raise PolicyStopError("\n".join(lines))
+
+
+def has_rows_before_end(session: Session, load: Load, target: Relation, version_column: str) -> bool:
+    """Whether *target*, a table of the ledger or unknown, has rows from before the end of the window of *load*. Of rows
+    ordered by place: whether it is there."""
+    if session.ledger.state_of(target) is None or session.find_table(target) is None:
+        return False
+    return load.index.order == "place" or session.has_rows_between(target, version_column, -1, load.index.window.to_ts)
 
 
 def without_key(plan: TablePlan) -> TableReport:
