@@ -115,7 +115,8 @@ class BreakingChange(msgspec.Struct, frozen=True, tag=True):
     what: str
     kind: BreakingKind = "not_understood"
     other: TableName | None = None
-    """Of ``renamed_away`` the new name, of ``renamed_here`` the old one. None in changelogs of earlier versions."""
+    """Of ``renamed_away`` the new name, of ``renamed_here`` the old one, of ``recovered`` the old one if it has another now. None
+    in changelogs of earlier versions."""
     column: Column | None = None
     """Of ``column_narrowed`` and ``column_changed``, as it is now; None in changelogs of earlier versions, and for a column of
     unknown type that has another name now."""
@@ -303,9 +304,11 @@ def _changes(
             return {_full(name, ddl, tables): [BreakingChange("the table was dropped", "dropped")] for name in names}
         case TruncateTable(name):
             return {_full(name, ddl, tables): [BreakingChange("the table was truncated", "truncated")]}
-        case RecoverTable(found):
+        case RecoverTable(found, former):
             back = _full(found, ddl, tables) if found is not None else TableName(ddl.schema, ddl.table)
-            return {back: [BreakingChange("a table that was dropped or truncated is back with its rows", "recovered")]}
+            was = _full(former, ddl, tables) if former is not None else None
+            told = "a table that was dropped or truncated is back with its rows"
+            return {back: [BreakingChange(told, "recovered", other=was)]}
         case DropDatabase(database):
             gone = BreakingChange("the table was dropped with its database", "dropped")
             return {table.name: [gone] for table in tables.of_schema(database)}

@@ -1,9 +1,10 @@
 """The names that tables and columns had before: by DDL, as the names of rows that were written before it."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from operator import attrgetter
+from types import MappingProxyType
 
 from ticdc_replay.domain.former_names import FormerNames
 from ticdc_replay.domain.tables import TableName, folded
@@ -20,9 +21,11 @@ from ticdc_replay.schemas.ddl.reader import TableKey, key_of
 
 
 class _Names:
-    def __init__(self) -> None:
-        self.tables: set[TableName] = set()
-        self.columns: defaultdict[str, set[str]] = defaultdict(set)
+    def __init__(
+        self, tables: Iterable[TableName] = (), columns: Mapping[str, Iterable[str]] = MappingProxyType({})
+    ) -> None:
+        self.tables = set(tables)
+        self.columns = defaultdict[str, set[str]](set, {name: set(former) for name, former in columns.items()})
 
 
 def former_names(changes: Iterable[TableChanges]) -> list[FormerNames]:
@@ -72,5 +75,10 @@ def _follow(entry: TableChanges, known: defaultdict[TableKey, _Names], dropped: 
                 known[key].columns.pop(folded(column.name), None)
             case BreakingChange(kind="dropped"):
                 dropped[key] = known.pop(key, _Names())
-            case BreakingChange(kind="recovered") if key in dropped:
+            case BreakingChange(kind="recovered", other=None) if key in dropped:
                 known[key] = dropped.pop(key)
+            case BreakingChange(kind="recovered", other=TableName() as other):
+                of_other = dropped.pop(key_of(other), None) or known.get(
+                    key_of(other), _Names()
+                )  # the latter: truncated
+                known[key] = _Names({*of_other.tables, other}, of_other.columns)

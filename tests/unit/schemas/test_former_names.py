@@ -34,6 +34,12 @@ def former(*texts: str):
         (["RENAME TABLE a TO b", "DROP TABLE b"], {}),
         (["RENAME TABLE a TO b", "DROP TABLE b", CREATE.format("b")], {}),
         (["RENAME TABLE a TO b", "TRUNCATE TABLE b"], {"b": ("a",)}),
+        (["DROP TABLE a", "FLASHBACK TABLE a TO c"], {"c": ("a",)}),
+        (["RENAME TABLE a TO b", "DROP TABLE b", "FLASHBACK TABLE b TO c"], {"c": ("a", "b")}),
+        (
+            ["RENAME TABLE a TO b", "ALTER TABLE b RENAME COLUMN secret TO p", "TRUNCATE b", "FLASHBACK TABLE b TO c"],
+            {"b": ("a", ("p", ("secret",))), "c": ("a", "b", ("p", ("secret",)))},
+        ),
         (["RENAME TABLE a TO b", CREATE.format("a"), "ALTER TABLE a DROP COLUMN b"], {"b": ("a",)}),
         (["ALTER TABLE a RENAME COLUMN secret TO private"], {"a": (("private", ("secret",)),)}),
         (

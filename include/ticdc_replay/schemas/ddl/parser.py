@@ -151,8 +151,8 @@ def _recover(cursor: Cursor) -> Statement:
     name = cursor.dotted_name()
     if not cursor.at_end:  # the time or number of a job
         if cursor.take("TO"):
-            name = (name[0], cursor.name())
-        elif cursor.peek().kind != "number":
+            return RecoverTable((name[0], cursor.name()), name)
+        if cursor.peek().kind != "number":
             raise DdlSyntaxError(f"unknown clause {cursor.peek().text!r}")
     return RecoverTable(name)
 

@@ -217,7 +217,7 @@ def _effect(statement: Statement, tables: Tables, ddl: DdlEvent) -> tuple[list[T
             return [], [_full(name, ddl) for name in names]
         case DropDatabase(database):
             return [], [table.name for table in tables.of_schema(database)]
-        case RecoverTable(name):  # as it was before it was dropped, which may be long ago
+        case RecoverTable(name, _):  # as it was before it was dropped, which may be long ago
             return [], [_full(name, ddl) if name is not None else TableName(ddl.schema, ddl.table)]
     return [], []
 

@@ -158,10 +158,11 @@ class DropDatabase(NamedTuple):
 class RecoverTable(NamedTuple):
     """RECOVER TABLE, FLASHBACK TABLE: a dropped or truncated table is back, with its rows, under this name.
 
-    None where the statement does not tell it (BY JOB).
+    None where the statement does not tell it (BY JOB). *former* is the name that the table had, if that is another one.
     """
 
     name: QualifiedName | None
+    former: QualifiedName | None = None
 
 
 Statement = (
