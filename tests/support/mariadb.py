@@ -101,7 +101,7 @@ def running(folder: Path, found: Programs, options: Mapping[str, str] | None = N
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     scratch = folder / "tmp"
-    scratch.mkdir()
+    scratch.mkdir(parents=True)
     # A server deletes the temporary tables of all servers in its tmpdir when it starts.
     common = [f"--datadir={folder / 'data'}", f"--tmpdir={scratch}"]
     if os.getuid() == 0:
