@@ -8,6 +8,7 @@ import re
 import zlib
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 import pytest
@@ -19,25 +20,25 @@ _OF_LAKES_IN_STAGES = 60
 _TURNS = (
     ("tests/airflow/test_replay.py",),
     ("tests/spark/test_mirror_jobs.py",),
-    (
-        "tests/airflow/test_new_protocol.py",
-        "tests/spark/test_exchange.py",
-        "tests/spark/test_reread.py",
-        "tests/spark/test_seed.py",
-    ),
-    ("tests/airflow/test_store_page.py", "tests/spark/test_connect.py", "tests/spark/test_secrets.py"),
-    ("tests/airflow/test_spark_job.py", "tests/spark/test_reconcile.py", "tests/spark/test_connect_lakes.py"),
+    ("tests/airflow/test_new_protocol.py", "tests/spark/test_exchange.py"),
+    ("tests/spark/test_reread.py", "tests/spark/test_seed.py"),
+    ("tests/airflow/test_store_page.py", "tests/spark/test_secrets.py"),
+    ("tests/spark/test_connect.py",),
+    ("tests/airflow/test_spark_job.py", "tests/spark/test_connect_lakes.py"),
+    ("tests/spark/test_reconcile.py",),
+    ("tests/spark/test_cluster.py",),
+    ("tests/airflow/test_verify.py", "tests/spark/test_replay_beside_deletion.py"),
     (
         "tests/airflow/test_page_access.py",
-        "tests/airflow/test_verify.py",
-        "tests/spark/test_cluster.py",
-        "tests/spark/test_replay_beside_deletion.py",
+        "tests/spark/test_offset_windows.py",
+        "tests/spark/test_reconciliation_run.py",
         "tests/spark/test_submit.py",
     ),
 )
-"""Dear files: a run has those of one line, which take about three minutes of processor time."""
+"""Dear files: a run has those of one line, which take about two minutes of processor time."""
 _DATABASE = re.compile(r"(?<=[\[-])(?:mysql|postgres)(?=[]-])")
-"""Of two tests that differ in the kind of database alone, one runs."""
+"""Of two tests that differ in the kind of database alone, one runs. Of what is left of a test with several parameters in
+tests/integration, a half runs."""
 
 
 def drawn(items: Sequence[pytest.Item], seed: int | None) -> list[pytest.Item]:
@@ -48,7 +49,13 @@ def drawn(items: Sequence[pytest.Item], seed: int | None) -> list[pytest.Item]:
     for item in items:
         twins[_DATABASE.sub("*", item.nodeid)].append(item.nodeid)
     chosen = {sorted(ids)[_number(seed, name) % len(ids)] for name, ids in twins.items()}
-    return [item for item in items if item.nodeid in chosen and _has_turn(item, seed)]
+    having_turn = [item for item in items if item.nodeid in chosen and _has_turn(item, seed)]
+    variants: dict[str, list[str]] = defaultdict(list)
+    for item in having_turn:
+        if item.nodeid.startswith("tests/integration/"):
+            variants[item.nodeid.partition("[")[0]].append(item.nodeid)
+    waiting = {name for ids in variants.values() for name in sorted(ids, key=partial(_number, seed))[: len(ids) // 2]}
+    return [item for item in having_turn if item.nodeid not in waiting]
 
 
 def _has_turn(item: pytest.Item, seed: int) -> bool:

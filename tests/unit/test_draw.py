@@ -8,9 +8,10 @@ import pytest
 from tests.support.draw import drawn
 
 TWINS = "tests/integration/targets/test_a.py::test_b[{}-x]"
+VARIANTS = tuple(f"tests/integration/test_a.py::test_c[{number}]" for number in range(3))
 IDS = (
     "tests/unit/test_a.py::test_b",
-    "tests/integration/targets/test_a.py::test_b[mysql-alone]",
+    "tests/integration/targets/test_a.py::test_alone[mysql]",
     TWINS.format("mysql"),
     TWINS.format("postgres"),
     "tests/integration/targets/test_lakes.py::test_b",
@@ -22,6 +23,7 @@ IDS = (
     "tests/spark/test_cluster.py::test_a",
     "tests/spark/test_reconcile.py::test_a",
     "tests/spark/test_mirror_jobs.py::test_a",
+    *VARIANTS,
 )
 FIXTURES = {name: ["lake_spark"] if "lakes" in name else [] for name in IDS}
 
@@ -35,13 +37,15 @@ def test_without_a_seed_all_tests_run() -> None:
     assert ids(None) == list(IDS)
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_a_run_has_one_of_two_twins_one_group_of_dear_files_and_all_other_tests(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(22))
+def test_a_run_has_one_of_two_twins_half_of_the_variants_one_group_of_dear_files_and_all_other_tests(seed: int) -> None:
     found = ids(seed)
     assert found == ids(seed)
     assert set(IDS[:2]) <= set(found)
     assert sum("[mysql-x]" in name or "[postgres-x]" in name for name in found) == 1
-    assert [name for name in IDS[6:] if name in found] in (list(IDS[6:8]), *[[name] for name in IDS[8:]])
+    assert sum(name in VARIANTS for name in found) == 2
+    dear = [name for name in found if name in IDS[6:] and name not in VARIANTS]
+    assert dear in ([], list(IDS[6:8]), *[[name] for name in IDS[8:]])
 
 
 def test_some_run_has_each_test() -> None:
