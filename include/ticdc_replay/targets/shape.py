@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+import xxhash
 
 from ticdc_replay.changelog.cells.types import CELLS_TYPE, EXACT_TYPE, arrow_field, arrow_type, table_arrow_schema
 from ticdc_replay.changelog.cells.written import WrittenCell
@@ -31,7 +32,7 @@ from ticdc_replay.schemas.changes import (
 )
 
 DDL_NOT_SHOWN = "(not shown: the target masks or leaves out columns of this table; the changelog has the text)"
-_KEY_BYTES = 16
+_encode = msgspec.msgpack.Encoder().encode
 _ALL_DIGITS = 200
 """More than any DECIMAL, or double in digits without exponent that a cast takes, has."""
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?")
@@ -188,10 +189,10 @@ class Shape(msgspec.Struct, frozen=True):
             "_exact": pa.array([[*entries.items()] or None for entries in kept_exact], EXACT_TYPE),
             **images,
         }
-        if any(self.treatment_of(name).mask is not None for name in schema.handle_key):
-            # As it is, it is a hash without salt of the plain key: whoever has it can try out keys.
-            salted = [None if key is None else self._hmac(key)[:_KEY_BYTES] for key in batch["_key"].to_pylist()]
-            cells["_key"] = pa.array(salted, target.field("_key").type)
+        if not all(self.treatment_of(name).is_plain for name in schema.handle_key):
+            # As it is, it is a hash without salt of the plain key: whoever has it can try out keys. And it is of the text on the
+            # wire: where DDL widened the column, rows with one key in the target have several.
+            cells["_key"] = pa.array(_key_hashes(shaped, images, kept_exact), target.field("_key").type)
         arrays = [cells[name] if name in cells else batch[name] for name in target.names]
         return pa.RecordBatch.from_arrays(arrays, schema=target)
 
@@ -430,6 +431,23 @@ class Shape(msgspec.Struct, frozen=True):
 
     def _error(self, what: str, remedy: str) -> ConfigError:
         return ConfigError(f"shape of {self.table}: {what}; {remedy}")
+
+
+def _key_hashes(
+    schema: TableSchema, images: Mapping[str, pa.StructArray], exact: Sequence[Mapping[str, bytes]]
+) -> list[bytes]:
+    """The identity of each row of *schema* by the cells of its key, as the target has them, or their *exact* texts."""
+    there = images["after"].is_valid().to_pylist()
+    cells = {
+        side: zip(*(pc.struct_field(image, [name]).to_pylist() for name in schema.handle_key), strict=True)
+        for side, image in images.items()
+    }
+    hashes = []
+    for put, before, after, texts in zip(there, cells["before"], cells["after"], exact, strict=True):
+        side, key = ("after", after) if put else ("before", before)
+        parts = [(cell, texts.get(f"{side}.{name}")) for cell, name in zip(key, schema.handle_key, strict=True)]
+        hashes.append(xxhash.xxh3_128_digest(_encode(parts)))
+    return hashes
 
 
 def _type_changed(column: Column) -> str:

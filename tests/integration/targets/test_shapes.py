@@ -2,6 +2,8 @@
 
 import hmac
 import itertools
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +216,48 @@ def test_what_a_column_was_under_its_old_name_is_for_ever(
     later = Changelog(artifacts, 200, 300).rows(renamed, [put(210, id=1, email="e", age="1", private="not to be seen")])
     with pytest.raises(PolicyStopError, match="treats in another way"):
         any_mirror.load(later, former_names=tuple(former_names(window.write().changes)))
+
+
+KEYS: dict[str, tuple[list[ColumnType], list[Any], dict[str, Any], str]] = {
+    "decimal": (
+        [ColumnType("decimal", length=5, scale=1, declared=True), ColumnType("decimal", length=7, scale=2, declared=True)],
+        [Decimal("1.5"), Decimal("1.50")],
+        {"mask": {"id": "hash"}, "salt_connection": "salts"},
+        "1.5",
+    ),
+    "zero": (
+        [ColumnType("double", declared=True)] * 2,
+        [0.0, -0.0],
+        {"mask": {"id": "hash"}, "salt_connection": "salts"},
+        "0.0",
+    ),
+    "datetime": (
+        [ColumnType("datetime", scale=0, declared=True), ColumnType("datetime", scale=3, declared=True)],
+        [datetime(2026, 3, 1)] * 2,
+        {"cast": {"id": "text"}},
+        "2026-03-01 00:00:00",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_that_the_wire_has_in_two_ways_is_one_in_the_target(
+    shaped_mirror: MirrorRig, artifacts: Path, key: str
+) -> None:
+    """The hash in ``_key`` is of the text on the wire, and DDL may have given the column more digits."""
+    types, cells, entry, text = KEYS[key]
+    shaped_mirror.section["shape"] = [entry]
+    schemas = [
+        table("shop.people", {"id": type_, "age": TEXT}, valid_from=at)
+        for type_, at in zip(types, (0, 150), strict=True)
+    ]
+    window = Changelog(artifacts, 0, 200)
+    for number, (schema, cell) in enumerate(zip(schemas, cells, strict=True)):
+        row = put(110 + 50 * number, id=cell, age=str(number))._replace(key_hash=bytes([number]) * 16)
+        window.rows(schema, [row])
+    assert shaped_mirror.load_table(window).keys == 1
+    expected = hashed(text) if "mask" in entry else text
+    assert shaped_mirror.rows("SELECT id, age FROM shop.people") == [(expected, "1")]
 
 
 def test_a_table_that_masks_nothing_may_get_the_name_of_one_that_does(any_mirror: MirrorRig, artifacts: Path) -> None:
