@@ -118,8 +118,7 @@ class BreakingChange(msgspec.Struct, frozen=True, tag=True):
     """Of ``renamed_away`` the new name, of ``renamed_here`` the old one, of ``recovered`` the old one if it has another now. None
     in changelogs of earlier versions."""
     column: Column | None = None
-    """Of ``column_narrowed`` and ``column_changed``, as it is now; None in changelogs of earlier versions, and for a column of
-    unknown type that has another name now."""
+    """Of ``column_narrowed`` and ``column_changed``, as it is now; None in changelogs of earlier versions."""
     key: tuple[str, ...] = ()
     """Of ``key_changed``, the columns by which rows are identified now; empty for none, and for unknown."""
 
@@ -453,8 +452,8 @@ def _modified(name: str, before: DefinedColumn | None, after: DefinedColumn) -> 
     """What a MODIFY or CHANGE COLUMN did: the new name first, where it gave one, then what became of that."""
     if before is None:
         what = f"the column {name}, of unknown type before, became {after.name} {after.type_text()}"
-        known = folded(name) == folded(after.name)
-        return [BreakingChange(what, "column_changed", column=_column(after) if known else None)]
+        changed = BreakingChange(what, "column_changed", column=_column(after))
+        return [changed] if folded(name) == folded(after.name) else [ColumnRenamed(name, after.name), changed]
     if before.name == after.name:
         return [_redefined(name, before, after)]
     renamed = ColumnRenamed(before.name, after.name, before.since)

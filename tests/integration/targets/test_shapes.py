@@ -218,6 +218,23 @@ def test_what_a_column_was_under_its_old_name_is_for_ever(
         any_mirror.load(later, former_names=tuple(former_names(window.write().changes)))
 
 
+def test_a_column_of_unknown_type_is_not_unmasked_by_a_change_of_its_name(
+    any_mirror: MirrorRig, artifacts: Path
+) -> None:
+    """As of a table that was there before the changefeed: no DDL told its definition."""
+    any_mirror.section |= {"mode": "history", "shape": [HIDDEN]}
+    any_mirror.load(windows(artifacts)[0])
+    window = Changelog(artifacts, 100, 200)
+    window.ddl(150, "ALTER TABLE people CHANGE COLUMN secret private VARCHAR(40)", table="shop.people")
+    columns = dict.fromkeys(("email", "age", "private"), ColumnType("varchar"))
+    renamed = table("shop.people", {"id": ColumnType("bigint"), **columns})
+    later = Changelog(artifacts, 200, 300).rows(renamed, [put(210, id=1, email="e", age="1", private="not to be seen")])
+    known = tuple(former_names(window.write().changes))
+    for changelog in (window, later):
+        with pytest.raises(PolicyStopError, match="the column secret was renamed to private"):
+            any_mirror.load(changelog, former_names=known)
+
+
 KEYS: dict[str, tuple[list[ColumnType], list[Any], dict[str, Any], str]] = {
     "decimal": (
         [ColumnType("decimal", length=5, scale=1, declared=True), ColumnType("decimal", length=7, scale=2, declared=True)],

@@ -59,6 +59,7 @@ def former(*texts: str):
         ),
         (["ALTER TABLE a RENAME COLUMN secret TO p", "DROP TABLE a", CREATE.format("a")], {}),
         (["ALTER TABLE a MODIFY secret VARCHAR(20)", "ALTER TABLE a ADD COLUMN c INT"], {}),
+        (["ALTER TABLE unknown CHANGE secret Private INT"], {"unknown": (("private", ("secret",)),)}),
     ],
 )
 def test_names_follow_ddl(texts: list[str], expected: dict) -> None:
