@@ -409,6 +409,13 @@ class Shape(msgspec.Struct, frozen=True):
                     f"{name} is part of the key, and texts such as 1 and 01 are one bigint",
                     "cast it to text, or leave it",
                 )
+        lacking = self.lacking(schema)
+        if lacking is not None and all(column.type.declared for column in schema.columns):
+            raise lacking
+
+    def lacking(self, schema: TableSchema) -> ConfigError | None:
+        """What is wrong if *schema*, with all columns of the table, lacks an exact name of the shape. It has all columns by a
+        definition, or if whole rows came; of deletes it may have the key alone."""
         known = {folded(column.name) for column in schema.columns}
         section = self.section
         for option, names in {
@@ -418,16 +425,14 @@ class Shape(msgspec.Struct, frozen=True):
             "cast": (*section.cast,),
         }.items():
             for name in names:
-                if not set(name) & set(_WILDCARDS) and folded(name) not in known and self._is_known(schema):
-                    raise self._error(
-                        f"`{option}`: the table has no column {name} at {schema.valid_from} (TSO)",
-                        f"correct the name; if the column was renamed, added or dropped, write a pattern such as {name}*",
+                if not set(name) & set(_WILDCARDS) and folded(name) not in known:
+                    at = f" at {schema.valid_from} (TSO)" if schema.valid_from else ""
+                    return self._error(
+                        f"`{option}`: the table has no column {name}{at}",
+                        "correct the name; if the column was renamed, added or dropped, or if a column selector leaves it out, "
+                        f"write a pattern such as {name}*",
                     )
-
-    @staticmethod
-    def _is_known(schema: TableSchema) -> bool:
-        """Whether a definition gave all columns; else the wire alone did, of the rows that came."""
-        return all(column.type.declared for column in schema.columns)
+        return None
 
     def _error(self, what: str, remedy: str) -> ConfigError:
         return ConfigError(f"shape of {self.table}: {what}; {remedy}")

@@ -118,6 +118,7 @@ def shaped(load: Load, target: AnyTarget, execute: Execute) -> Iterator[Load]:
         if (shape := shape_in(store, section, connections, load.index, table)) is not None
     }
     _refuse_former_names(store, load, target, shapes)
+    _refuse_unknown_names(load, shapes)
     if not shapes:
         _require_same(store, load, target, shapes)
         yield msgspec.structs.replace(load, shapes_seen=_seen(store, load, target))
@@ -341,6 +342,31 @@ def _refuse_former_columns(shape: Shape, names: FormerNames, known: Mapping[str,
             )
             if not is_alike:
                 raise shape.unlike(column, name)
+
+
+def _refuse_unknown_names(load: Load, shapes: Mapping[TableName, Shape]) -> None:
+    """Raise ConfigError for an exact name in a shape that no column has of a table with whole rows, whose columns they show: the
+    column that it means would be plain. ``Shape.schema`` does the same where a definition shows them."""
+    for version in load.index.tables:
+        shape = shapes.get(version.schema.name)
+        lacking = None if shape is None else shape.lacking(version.schema)
+        if lacking is not None and _has_puts(load, version):
+            raise lacking
+
+
+def _has_puts(load: Load, version: TableVersion) -> bool:
+    """Whether rows of *version* are no deletes, by the statistics of its files."""
+    filesystem, root = load.artifacts.open().arrow_filesystem()
+    for file in version.files:
+        name = load.file_name(file, table=version.schema.name)
+        with file_errors(f"read {name}"):
+            metadata = pq.read_metadata(f"{root}/{name}", filesystem=filesystem)
+        paths = [metadata.schema.column(at).path for at in range(metadata.num_columns)]
+        for group in range(metadata.num_row_groups):
+            found = metadata.row_group(group).column(paths.index("_op")).statistics
+            if found is None or not found.has_min_max or (found.min, found.max) != ("delete", "delete"):
+                return True
+    return False
 
 
 def _require_same(store: ObjectStore, load: Load, target: AnyTarget, shapes: Mapping[TableName, Shape]) -> None:

@@ -126,6 +126,23 @@ def test_a_target_has_shaped_rows_and_no_masked_value(people: Changelog, tmp_pat
     assert not [*(tmp_path / "artifacts").rglob("loads/**/shaped/**/*.parquet")], "copies of the attempt stay"
 
 
+@pytest.mark.parametrize("entry", [{"mask": {"emial": "null"}}, {"exclude": ["emial"]}], ids=str)
+def test_a_name_that_no_column_has_stops_also_where_rows_alone_show_the_columns(
+    tmp_path: Path, entry: dict[str, Any]
+) -> None:
+    """A table from before the changefeed has no definition. Of a delete the wire may have the key alone."""
+    changes = Changelog(tmp_path / "artifacts", 0, 100)
+    changes.rows(table("shop.people", {"id": ColumnType("bigint")}), [delete(5, id=1), delete(6, id=2)], files=2)
+    run(changes, tmp_path / "lake", {"mask": {"email": "null"}})
+    wire = table("shop.people", {"id": ColumnType("bigint"), "email": ColumnType("varchar")})
+    window = Changelog(tmp_path / "artifacts", 100, 200)
+    window.rows(wire, [delete(110, id=1), put(120, id=2, email="plain-email")], files=2)
+    with pytest.raises(ConfigError, match="the table has no column emial; correct the name"):
+        run(window, tmp_path / "other", entry)
+    assert not (tmp_path / "other").exists()
+    run(window, tmp_path / "other", {"mask": {"email": "null"}})
+
+
 def test_another_shape_or_salt_is_refused_once_there_are_rows(people: Changelog, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     run(people, lake, ENTRY)
