@@ -164,9 +164,10 @@ class Shape(msgspec.Struct, frozen=True):
     def column(self, column: Column) -> Column:
         """*column*, which the target has, as it has it. Raises ConfigError for a cast that is not possible."""
         name, treatment = self.name_of(column.name), self.treatment_of(column.name)
+        since = self._since(column.name, column.since)
         if treatment.mask is None and treatment.cast is None:
-            return msgspec.structs.replace(column, name=name)
-        return msgspec.structs.replace(column, name=name, type=self._type(column, treatment), default=None)
+            return msgspec.structs.replace(column, name=name, since=since)
+        return msgspec.structs.replace(column, name=name, type=self._type(column, treatment), default=None, since=since)
 
     def changes(self, entry: TableChanges) -> TableChanges:
         """What the DDL of *entry* does to the target's table. Raises PolicyStopError for a RENAME COLUMN that would unmask
@@ -316,7 +317,7 @@ class Shape(msgspec.Struct, frozen=True):
             case ColumnDropped(name):
                 if not self.has(name):
                     return NoRowChange(f"drop column {name}, which the target does not have")
-                return msgspec.structs.replace(change, name=self.name_of(name))
+                return msgspec.structs.replace(change, name=self.name_of(name), since=self._since(name, change.since))
             case ColumnRenamed():
                 return self._renamed(change)
             case BreakingChange(kind="column_narrowed", column=column) if column is not None:
@@ -349,7 +350,15 @@ class Shape(msgspec.Struct, frozen=True):
             raise self.unlike(name, to)
         if not self.has(name) or self.name_of(name) == self.name_of(to):
             return NoRowChange(f"rename column {name}")
-        return msgspec.structs.replace(change, name=self.name_of(name), to=self.name_of(to))
+        return msgspec.structs.replace(
+            change, name=self.name_of(name), to=self.name_of(to), since=self._since(name, change.since)
+        )
+
+    def _since(self, column: str, since: int) -> int:
+        """Since when the target has the name of *column*, which the upstream has *since*; 0 for unknown. If `rename` gives that
+        name to another column, the RENAME of that one changed nothing in the target."""
+        is_given = folded(column) in map(folded, self.section.rename.values())
+        return 0 if is_given and folded(self.name_of(column)) == folded(column) else since
 
     def _narrowed(self, change: BreakingChange, column: Column) -> Change:
         treatment = self.treatment_of(column.name)

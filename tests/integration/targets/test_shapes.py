@@ -19,7 +19,9 @@ from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError, TargetMismatchError, UnrepresentableValueError
 from ticdc_replay.domain.tables import TableName
+from ticdc_replay.schemas.ddl.alter import alter
 from ticdc_replay.schemas.ddl.reader import definition_from_sql
+from ticdc_replay.schemas.ddl.statements import RenameColumn
 from ticdc_replay.schemas.former_names import former_names
 from ticdc_replay.storage import open_store
 from ticdc_replay.targets.base import StoppingDdl
@@ -233,6 +235,37 @@ def test_a_column_of_unknown_type_is_not_unmasked_by_a_change_of_its_name(
     for changelog in (window, later):
         with pytest.raises(PolicyStopError, match="the column secret was renamed to private"):
             any_mirror.load(changelog, former_names=known)
+
+
+def test_a_rename_to_the_name_that_the_target_has_changes_nothing(any_mirror: MirrorRig, artifacts: Path) -> None:
+    any_mirror.section["shape"] = [{"rename": {"email": "contact"}}]
+    columns = {"id": INT, "contact": TEXT, "age": TEXT, "secret": TEXT}
+    renamed = table("shop.people", columns, valid_from=150, since={"contact": 150})
+    dropped = table("shop.people", {"id": INT, "age": TEXT, "secret": TEXT}, valid_from=350)
+    defined = alter(KNOWN, [RenameColumn("email", "contact")], 150)
+
+    def plain(commit_ts: int, id: int) -> Any:
+        return put(commit_ts, id=id, contact=f"plain-{id}", age="1", secret="s")
+
+    all_windows = [
+        windows(artifacts)[0],
+        Changelog(artifacts, 100, 200)
+        .knows(KNOWN)
+        .ddl(150, "ALTER TABLE people RENAME COLUMN email TO contact", table="shop.people")
+        .rows(PEOPLE, [person(110, 4, "4")])
+        .rows(renamed, [plain(160, 5)]),
+        Changelog(artifacts, 200, 300).rows(renamed, [plain(210, 6)]),
+    ]
+    for order in ((0, 1, 2), (2, 0, 1), (1, 2, 0)):
+        any_mirror.section["schema"] = f"ordered_{''.join(map(str, order))}"
+        any_mirror.load_all(all_windows[at] for at in order)
+        found = any_mirror.rows(f"SELECT id, contact FROM {any_mirror.section['schema']}.people ORDER BY id")
+        assert found == [(id, f"plain-{id}") for id in range(1, 7)], order
+    window = Changelog(artifacts, 300, 400).knows(defined)
+    window.ddl(350, "ALTER TABLE people DROP COLUMN contact", table="shop.people")
+    any_mirror.load(window.rows(dropped, [put(360, id=7, age="1", secret="s")]), drop="apply")
+    any_mirror.load(all_windows[0], reload=True)
+    assert len(any_mirror.rows("SELECT id, age, secret FROM ordered_120.people")) == 7
 
 
 KEYS: dict[str, tuple[list[ColumnType], list[Any], dict[str, Any], str]] = {
