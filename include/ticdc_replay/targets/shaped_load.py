@@ -31,7 +31,7 @@ from ticdc_replay.domain.tables import TableName, TableSchema, folded
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.mysql_protocol import identifier
 from ticdc_replay.schemas.changes import BreakingChange, ColumnRenamed, TableChanges, TableCreated
-from ticdc_replay.schemas.ddl.reader import ParsedDdl, key_of
+from ticdc_replay.schemas.ddl.reader import ParsedDdl, TableKey, key_of
 from ticdc_replay.schemas.ddl.statements import AlterTable, QualifiedName, RenameTables, RenameTo
 from ticdc_replay.storage.base import ObjectStore
 from ticdc_replay.targets.base import AnyTarget, Execute, Load, StoreAddress
@@ -140,7 +140,7 @@ def shaped(load: Load, target: AnyTarget, execute: Execute) -> Iterator[Load]:
             changes=tuple(
                 shapes[entry.table].changes(entry) if entry.table in shapes else entry for entry in index.changes
             ),
-            ddl=tuple(_ddl(ddl, shapes) for ddl in index.ddl),
+            ddl=_shaped_ddl(index, shapes),
         ),
         shaped=folder,
         shaped_tables=frozenset(shapes),
@@ -455,10 +455,28 @@ def _version(version: TableVersion, shapes: Mapping[TableName, Shape]) -> TableV
     return version if shape is None else msgspec.structs.replace(version, schema=shape.schema(version.schema))
 
 
-def _ddl(ddl: Ddl, shapes: Mapping[TableName, Shape]) -> Ddl:
-    shape = shapes.get(TableName(ddl.schema, ddl.table))
-    if shape is None or not shape.hides:
-        return ddl
+def _shaped_ddl(index: ChangelogIndex, shapes: Mapping[TableName, Shape]) -> tuple[Ddl, ...]:
+    """The DDL of *index*, without the texts that may hold values of a table which hides some."""
+    hiding = {key_of(table) for table, shape in shapes.items() if shape.hides}
+    moments = {entry.commit_ts for entry in index.changes if key_of(entry.table) in hiding}
+    return tuple(
+        _without_text(ddl)
+        if key_of(TableName(ddl.schema, ddl.table)) in hiding
+        or (ddl.commit_ts in moments and _altered_by(ddl) in hiding)
+        else ddl
+        for ddl in index.ddl
+    )
+
+
+def _altered_by(ddl: Ddl) -> TableKey | None:
+    """The table that *ddl* alters, by its text: the event of an ALTER TABLE with RENAME TO has the new name."""
+    match ParsedDdl(ddl.event).statement:
+        case AlterTable((schema, table)):
+            return key_of(TableName(ddl.schema if schema is None else schema, table))
+    return None
+
+
+def _without_text(ddl: Ddl) -> Ddl:
     renames = _renames_of(ddl)
     return msgspec.structs.replace(ddl, query=f"RENAME TABLE {', '.join(renames)}" if renames else DDL_NOT_SHOWN)
 

@@ -143,6 +143,17 @@ def test_a_name_that_no_column_has_stops_also_where_rows_alone_show_the_columns(
     run(window, tmp_path / "other", {"mask": {"email": "null"}})
 
 
+def test_a_ddl_that_gives_a_table_another_name_shows_no_default_of_it(tmp_path: Path) -> None:
+    """Its event is of the new name, which the load does not want."""
+    changes = Changelog(tmp_path / "artifacts", 0, 100).rows(PEOPLE, [put(10, id=1)])
+    ddl = "ALTER TABLE people ADD COLUMN internal2 VARCHAR(20) DEFAULT 'plain-internal', RENAME TO clients"
+    changes.ddl(50, ddl, table="shop.clients")
+    run(changes, tmp_path / "lake", ENTRY, tables=("shop.people",))
+    found = [path for path in (tmp_path / "lake").rglob("*.json") if "clients" in path.read_text()]
+    assert found
+    assert not [path for path in found if "plain-internal" in path.read_text()]
+
+
 def test_another_shape_or_salt_is_refused_once_there_are_rows(people: Changelog, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     run(people, lake, ENTRY)
