@@ -417,6 +417,15 @@ def test_another_salt_is_refused_whatever_comes_between(shaped_mirror: MirrorRig
         shaped_mirror.load(last)
 
 
+def test_the_keys_of_deleted_rows_keep_their_salt(shaped_mirror: MirrorRig, artifacts: Path) -> None:
+    """Under another one an older version of the row would not find its delete."""
+    shaped_mirror.load(Changelog(artifacts, 100, 200).rows(PEOPLE, [delete(110, id=2)]))
+    other = {**shaped_mirror.connections.by_id, "salts": Connection("salts", "generic", password="another salt of it")}
+    shaped_mirror.connections = msgspec.structs.replace(shaped_mirror.connections, by_id=other)
+    with pytest.raises(TargetMismatchError, match="another salt"):
+        shaped_mirror.load(windows(artifacts)[0])
+
+
 def test_a_row_is_found_by_its_key_upstream(shaped_mirror: MirrorRig, artifacts: Path) -> None:
     shaped_mirror.load(windows(artifacts)[0])
     shape = shape_of(read_section(shaped_mirror.section), shaped_mirror.connections, PEOPLE.name)

@@ -45,9 +45,10 @@ class KeptMirror(Mirror[Config]):
     def holds(self, pipeline: str, table: TableName) -> bool:
         target = self._target(table)
         with self.session(f"look up the rows of {target}") as session:
-            state, found = session.ledger.state_of(target), session.find_table(target)
-            # All rows may be below a floor that was raised.
-            return state is not None and found is not None and found.is_table and not session.is_empty(target)
+            state = session.ledger.state_of(target)
+            # All rows may be below a floor that was raised. The keys of deleted ones keep older versions out.
+            relations = (target, state.tombstones) if state is not None else ()
+            return any(not session.observe(relation).empty for relation in relations)
 
     def stopped_loads(self, pipeline: str, table: TableName) -> tuple[StoppedLoad, ...]:
         target = self._target(table)
