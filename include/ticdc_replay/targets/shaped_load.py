@@ -72,12 +72,20 @@ def shape_of(section: TargetSection, connections: Connections, table: TableName)
 def shape_in(
     store: ObjectStore, section: TargetSection, connections: Connections, index: ChangelogIndex, table: TableName
 ) -> Shape | None:
-    """``shape_of``, with the columns of the key that *index* and the record of the shape show."""
+    """``recorded_shape``, with the columns of the key that *index* shows, too."""
+    found = recorded_shape(store, section, connections, table)
+    return None if found is None else with_key(found, index, found.key_columns)
+
+
+def recorded_shape(
+    store: ObjectStore, section: TargetSection, connections: Connections, table: TableName
+) -> Shape | None:
+    """``shape_of``, with the columns of the key that the record of the shape shows: what a target has of *table*."""
     found = shape_of(section, connections, table)
-    if found is None:
-        return None
-    recorded = _recorded(store, section, table)
-    return with_key(found, index, () if recorded is None else recorded.get("key", ()))
+    recorded = None if found is None else _recorded(store, section, table)
+    if found is None or recorded is None:
+        return found
+    return msgspec.structs.replace(found, key_columns=frozenset(recorded.get("key", ())))
 
 
 def with_key(shape: Shape, index: ChangelogIndex, known: Iterable[str] = ()) -> Shape:

@@ -23,6 +23,8 @@ from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.domain.window import Window
 from ticdc_replay.large_messages import source_statements
 from ticdc_replay.large_messages.source_statements import Statement
+from ticdc_replay.schemas.ddl.reader import definition_from_sql
+from ticdc_replay.stages.upkeep.follow import ddl_at
 from ticdc_replay.stages.upkeep.verification import require_equal
 from ticdc_replay.stages.upkeep.verify import verify
 from ticdc_replay.targets.lake.comparison import LakeSide
@@ -96,6 +98,29 @@ def test_rows_that_stay_when_they_are_deleted_are_missing(
         }
         versions = {each.key: each.version for each in verified.verify(SMALL).findings.differences}
         assert (versions[("1",)], versions[("450",)]) == (151, 150)
+
+
+def test_a_column_that_was_of_the_key_stays_in_a_shaped_mirror(
+    source: Connection, mirror: MirrorRig, tmp_path: Path
+) -> None:
+    mirror.section["shape"] = [{"include": ["s"]}]
+    with Verified(source, mirror, tmp_path) as verified:
+        schema = verified.create("a int, b int NOT NULL, s varchar(20), o varchar(20), PRIMARY KEY (a, b)")
+        rows = [{"a": number, "b": 2, "s": "x", "o": "y"} for number in range(1, 5)]
+        verified.insert(schema, rows)
+        artifacts = verified.folder / "artifacts" / "pipeline"
+        verified.rig.load(Changelog(artifacts, 1, 100).rows(schema, [put(50, **row) for row in rows]))
+        created = "CREATE TABLE t (a int, b int NOT NULL, s varchar(20), o varchar(20), PRIMARY KEY (a, b))"
+        change = "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (a)"
+        window = Changelog(artifacts, 100, 151).knows(definition_from_sql(verified.table, created))
+        window.ddl(150, change, table=str(verified.table))
+        with pytest.raises(PolicyStopError, match="rows are now identified by a"):
+            verified.rig.load(window)
+        ddl = ddl_at(verified.context, verified.rig.target(None), window.write(), verified.table, 150)
+        verified.rig.changeable().follow("pipeline", ddl)
+        verified.upstream(change)
+        found = verified.verify(at=150)
+        assert (found.outcome, found.problems, found.findings.mirror_rows) == ("equal", (), 4)
 
 
 def test_rows_that_repeat_a_key_are_extra(verified: Verified) -> None:

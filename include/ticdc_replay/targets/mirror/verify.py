@@ -22,7 +22,7 @@ from ticdc_replay.targets.load import open_target
 from ticdc_replay.targets.mirror.comparison import ComparableMirror, Comparisons, MirrorTable
 from ticdc_replay.targets.mirror.verify_beside import compare_beside
 from ticdc_replay.targets.mirror.verify_layout import Layout, layout_of
-from ticdc_replay.targets.shaped_load import shape_of
+from ticdc_replay.targets.shaped_load import recorded_shape
 from ticdc_replay.targets.sql import Sql
 from ticdc_replay.verify.compare import Comparison, Pace
 from ticdc_replay.verify.findings import Findings, Progress, TableVerification
@@ -117,7 +117,7 @@ class _Run:
             self._mirror.dialect,
             self._comparisons,
             self._keeps(table),
-            shape_of(self._mirror.config, self._connections, table),
+            recorded_shape(self._artifacts, self._mirror.config, self._connections, table),
         )
         found = Findings()
         self._tell(f"{table} as of {tso.describe(asked.at)}")
