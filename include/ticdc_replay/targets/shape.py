@@ -288,6 +288,13 @@ class Shape(msgspec.Struct, frozen=True):
         return hmac.digest(self.salt, content, "sha256")
 
     def _type(self, column: Column, treatment: Treatment) -> ColumnType:
+        is_number = column.type.base in ("enum", "set") and column.type.elements is None
+        if is_number and treatment.mask in ("hash", None):
+            raise self._error(
+                f"the names of {column.name}, of type {column.type}, are unknown, and its rows have numbers in their place",
+                "give the table's definition in the pipeline (definitions) and pin the window again (repin), or mask the column "
+                "by a fixed text or null",
+            )
         if treatment.mask == "hash":
             return _HASHED
         if isinstance(treatment.mask, Fixed):

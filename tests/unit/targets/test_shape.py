@@ -355,6 +355,22 @@ def test_a_cast_loses_nothing(tmp_path: Path, before: ColumnType, cast: str, val
     assert row["_exact"] == (None if expected is not None else [("after.v", str(value).encode())])
 
 
+@pytest.mark.parametrize("base", ["enum", "set"])
+@pytest.mark.parametrize(
+    "entry", [{"cast": {"v": "text"}}, {"mask": {"v": "hash"}, "salt_connection": "salts"}], ids=["cast", "hash"]
+)
+def test_a_number_does_not_pass_for_a_name(tmp_path: Path, base: Any, entry: dict[str, Any]) -> None:
+    """Where a definition is known, rows have names, and otherwise numbers: both are texts in the target."""
+    named = table("shop.people", {"id": INT, "v": ColumnType(base, elements=("a", "b"), declared=True)})
+    run(Changelog(tmp_path / "artifacts", 0, 100).rows(named, [put(10, id=1, v="b")]), tmp_path / "lake", entry)
+    unnamed = table("shop.people", {"id": ColumnType("bigint"), "v": ColumnType(base)})
+    window = Changelog(tmp_path / "artifacts", 100, 200).rows(unnamed, [put(110, id=1, v=2)])
+    with pytest.raises(ConfigError, match=r"the names of v, of type .*, are unknown"):
+        run(window, tmp_path / "lake", entry)
+    assert not [*(tmp_path / "lake").rglob("window=100-200*")]
+    run(window, tmp_path / "other", {"mask": {"v": "null"}})
+
+
 def test_the_shape_in_the_documents_is_one() -> None:
     document = Path("docs/targets.md").read_text(encoding="utf-8")
     (text,) = re.findall(r"```yaml\n(shape:\n.*?)```", document, flags=re.DOTALL)
