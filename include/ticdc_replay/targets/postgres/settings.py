@@ -52,7 +52,13 @@ class PostgresSettings:
 
     def connect(self) -> psycopg.Connection:
         """A connection for statements. Raises psycopg.Error."""
-        return psycopg.connect(self._conninfo)
+        connection = psycopg.connect(self._conninfo)
+        # What another load has committed counts once its lock is given back, whatever the role's default is.
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        # A policy that hides rows of a mirror is an error: hidden rows would stay as they are, or pass for missing.
+        connection.execute("SET row_security = off")
+        connection.commit()
+        return connection
 
     def connect_bulk(self) -> dbapi.Connection:
         """A connection that takes Arrow data by binary COPY. The caller sends BEGIN and COMMIT, since the driver can't

@@ -85,7 +85,7 @@ class _Run:
     def run(self) -> StageResult:
         try:
             with self._settings.connect_bulk() as connection, connection.cursor() as cursor:
-                cursor.execute("BEGIN")
+                cursor.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
                 noted = self._noted(cursor)
                 if noted is not None:
                     return noted
