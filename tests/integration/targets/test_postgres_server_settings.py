@@ -13,7 +13,7 @@ from tests.integration.targets.conftest import Mirror
 from tests.support.changelogs import Changelog, delete, put, table
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connections
-from ticdc_replay.domain.errors import PermanentError, TransientError
+from ticdc_replay.domain.errors import PermanentError, TargetMismatchError, TransientError
 from ticdc_replay.targets.mirror import commit
 from ticdc_replay.targets.postgres.comparison import PostgresComparisons
 from ticdc_replay.targets.postgres.mirror import PostgresMirror
@@ -22,6 +22,7 @@ pytestmark = pytest.mark.integration
 
 INT = ColumnType("bigint", declared=True)
 ORDERS = table("shop.orders", {"id": INT, "v": INT})
+ITEMS = table("shop.items", {"id": INT, "order_id": INT})
 
 
 @pytest.fixture
@@ -58,6 +59,23 @@ def test_a_policy_that_hides_rows_stops_a_load_and_a_comparison(mirror: Mirror, 
     mirror.execute("ALTER TABLE shop.orders NO FORCE ROW LEVEL SECURITY")
     mirror.load(window)
     assert mirror.rows("SELECT id, v FROM shop.orders ORDER BY id") == [(1, 2)]
+
+
+@pytest.mark.parametrize("action", ["CASCADE", "SET NULL", "SET DEFAULT"])
+def test_a_foreign_key_that_follows_deletes_is_refused(mirror: Mirror, artifacts: Path, action: str) -> None:
+    """A row that is replaced would take those along that refer to it."""
+    both = Changelog(artifacts, 0, 100).rows(ORDERS, [put(10, id=1, v=1)]).rows(ITEMS, [put(10, id=5, order_id=1)])
+    mirror.load(both)
+    key = "ALTER TABLE shop.items ADD CONSTRAINT ordered FOREIGN KEY (order_id) REFERENCES shop.orders"
+    mirror.execute(f"{key} ON DELETE {action}")
+    window = Changelog(artifacts, 100, 200).rows(ORDERS, [put(110, id=1, v=2)])
+    with pytest.raises(TargetMismatchError, match=r"foreign key ordered of shop\.items"):
+        mirror.load(window)
+    mirror.execute("ALTER TABLE shop.items DROP CONSTRAINT ordered")
+    mirror.execute(f"{key} DEFERRABLE INITIALLY DEFERRED")
+    mirror.load(window)
+    assert mirror.rows("SELECT id, order_id FROM shop.items") == [(5, 1)]
+    assert mirror.rows("SELECT id, v FROM shop.orders") == [(1, 2)]
 
 
 @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])

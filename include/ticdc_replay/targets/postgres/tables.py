@@ -42,6 +42,11 @@ SELECT i.indexrelid::regclass::text, i.indisprimary,
 FROM pg_catalog.pg_index i WHERE i.indrelid = %s AND i.indisunique
 """
 
+_CASCADES = """
+SELECT quote_ident(conname) || ' of ' || conrelid::regclass::text FROM pg_catalog.pg_constraint
+WHERE confrelid = %s AND contype = 'f' AND confdeltype IN ('c', 'n', 'd') ORDER BY 1
+"""
+
 _KEY = """
 SELECT c.conname, array(SELECT a.attname::text FROM unnest(c.conkey) k(attnum)
                         JOIN pg_catalog.pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = k.attnum)
@@ -69,7 +74,9 @@ def find_table(connection: PgConnection, target: Relation) -> FoundTable | None:
             primary_key = tuple(members)
         else:
             other_unique[name] = tuple(members)
-    return FoundTable(kind in ("r", "p"), columns, primary_key, other_unique)  # an ordinary table, or a partitioned one
+    cascades = tuple(name for (name,) in connection.execute(_CASCADES, [oid]))
+    is_table = kind in ("r", "p")  # an ordinary table, or a partitioned one
+    return FoundTable(is_table, columns, primary_key, other_unique, cascades)
 
 
 def sql_of(relation: Relation) -> sql.Identifier:

@@ -241,6 +241,11 @@ def _differences(plan: TablePlan, found: FoundTable, state: TableState | None) -
             f"date from the upstream, set {plan.version_column} to 0 in all its rows, empty {plan.tombstones}, and set "
             "topic_id to NULL and floor_ts to the window's start in _ticdc_replay.tables"
         )
+    for name in found.cascades:
+        yield (
+            f"the foreign key {name} deletes or changes rows whenever a load replaces a row, by a DELETE and an INSERT: drop it, "
+            "or make it NO ACTION and DEFERRABLE INITIALLY DEFERRED"
+        )
     if not plan.columns:
         return
     key = [column.target for column in plan.key]

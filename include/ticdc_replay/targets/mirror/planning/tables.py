@@ -38,6 +38,8 @@ class FoundTable(msgspec.Struct, frozen=True):
     primary_key: tuple[str, ...]
     other_unique: dict[str, tuple[str, ...]]
     """Unique indexes beside the primary key, by name."""
+    cascades: tuple[str, ...] = ()
+    """Foreign keys that change other rows if a row of this table is deleted, where a load deletes rows to replace them."""
 
     def column(self, name: str) -> FoundColumn | None:
         """The column called *name*, or None."""
