@@ -2,7 +2,7 @@
 mirror to the same end state."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -167,6 +167,57 @@ def test_parts_that_were_committed_before_a_load_broke_are_applied_again(
     assert found == [(2500, "new", "new", 2499)]
     last = mysql_mirror.rows("SELECT v, _commit_ts FROM shop.orders WHERE id = 9000")
     assert last == ([(None, 111)] if deletes == "soft" else [])
+
+
+@contextlib.contextmanager
+def transactions() -> Iterator[list[int]]:
+    """How many rows the transactions of a load, or of what a person does, have changed, one by one."""
+    changed = [0]
+
+    class Watched(pymysql.connections.Connection):  # type: ignore[type-arg]
+        def query(self, sql: Any, unbuffered: bool = False) -> int:
+            done = super().query(sql, unbuffered)
+            if (sql if isinstance(sql, str) else sql.decode()).lstrip().startswith(("INSERT", "UPDATE", "DELETE")):
+                changed[-1] += done
+            return done
+
+        def commit(self) -> None:
+            super().commit()
+            changed.append(0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pymysql, "connect", lambda **given: Watched(**given))
+        yield changed
+
+
+@pytest.mark.parametrize("late", ["column", "truncate", "tombstones"])
+def test_no_transaction_changes_more_rows_than_may_be_committed_at_once(
+    mysql_mirror: MysqlRig, artifacts: Path, late: str
+) -> None:
+    """TiDB keeps a transaction in memory, and ends one that is too large: also of what changes a whole mirror."""
+    target: dict[str, object] = {"rows_per_commit": 1000}
+    rows = [put(10, id=at, v="old", old=at) for at in range(2500)]
+    if late == "tombstones":
+        rows = [delete(10, id=at) for at in range(2500)] + [put(11, id=-1, v="new", old=0)]
+    mysql_mirror.load(Changelog(artifacts, 0, 100).rows(ORDERS, rows), target)
+    window, schema, cells = Changelog(artifacts, 100, 200), ORDERS, {"v": "new", "old": 0}
+    if late == "column":
+        window.ddl(140, "ALTER TABLE orders ADD COLUMN n BIGINT DEFAULT 7")
+        schema = table("shop.orders", {"id": INT, "v": TEXT, "old": INT, "n": INT}, valid_from=140)
+        cells["n"] = 0
+    elif late == "truncate":
+        window.ddl(140, "TRUNCATE TABLE orders")
+    mysql_mirror.load(Changelog(artifacts, 200, 300).rows(schema, [put(210, id=9000, **cells)]), target)
+    with transactions() as changed:
+        if late == "tombstones":
+            mysql_mirror.raise_floor("shop.orders", 200, target)
+        else:
+            mysql_mirror.load(window, target)
+    assert sum(changed) > 2500
+    assert max(changed) < 1100, "beside the rows there is the ledger"
+    left = {"column": "count(*), min(n), max(n)", "truncate": "count(*), min(id)", "tombstones": "count(*), min(id)"}
+    expected = {"column": (2501, 0, 7), "truncate": (1, 9000), "tombstones": (2, -1)}
+    assert mysql_mirror.rows(f"SELECT {left[late]} FROM shop.orders") == [expected[late]]
 
 
 def test_a_task_that_runs_twice_stages_its_rows_once(mysql_mirror: MysqlRig, artifacts: Path) -> None:

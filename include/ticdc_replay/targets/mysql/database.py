@@ -41,7 +41,8 @@ class MysqlDatabase(Target[MysqlTarget]):
         with translated(doing, settings.conn_id), closing(settings.connect()) as connection:
             server = look(connection)
             ledger_tables.create(connection, server)
-            session = MysqlSession(connection, server, settings.conn_id, place_of(self.config, self.dialect))
+            place = place_of(self.config, self.dialect)
+            session = MysqlSession(connection, server, settings.conn_id, place, self.config.rows_per_commit)
             session.end_begun()
             yield session
             connection.commit()

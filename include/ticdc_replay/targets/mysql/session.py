@@ -16,6 +16,7 @@ from ticdc_replay.targets.mirror.beside import Swap, SwappingSession
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import (
     ChangeType,
+    FillColumn,
     FoundTable,
     MakeColumn,
     MirrorStep,
@@ -207,7 +208,7 @@ class MysqlSession(SwappingSession):
         return (row[0], bool(row[1])) if row is not None else None
 
     def delete_below(self, target: Relation, column: str, version: int) -> int:
-        return self._run(f"DELETE FROM {sql_of(target)} WHERE {identifier(column)} < {version}")
+        return self._run_in_parts(f"DELETE FROM {sql_of(target)} WHERE {identifier(column)} < {version}")
 
     def truncate(self, target: Relation, column: str, version: int) -> None:
         """At once, for everybody: if the load breaks after it the window is loaded again, and does it again."""
@@ -305,6 +306,8 @@ class MysqlSession(SwappingSession):
                 )
                 self._alter(target, step, found)
                 return [f"DROP INDEX {index}: {name} is too long for it" for index in dropped]
+            case FillColumn():
+                self._run_in_parts(statement_of(self.server, target, step.action, found, lambda _: None))
             case _:
                 self._alter(target, step, found)
         return []
@@ -374,6 +377,19 @@ class MysqlSession(SwappingSession):
 
     def _any(self, target: Relation, condition: str) -> bool:
         return bool(self._run(f"SELECT 1 FROM {sql_of(target)} WHERE {condition} LIMIT 1"))
+
+    def _run_in_parts(self, statement: str) -> int:
+        """Run *statement*, a DELETE or UPDATE of all rows that meet its condition, none of which meets it afterwards. Where
+        transactions are limited, each part of the rows is committed: after a break the next load does the rest."""
+        most = self.rows_per_commit
+        if most is None:
+            return self._run(statement)
+        changed = part = self._run(f"{statement} LIMIT {most}")
+        while part == most:
+            self.commit_part()
+            part = self._run(f"{statement} LIMIT {most}")
+            changed += part
+        return changed
 
     def _run(self, statement: str) -> int:
         with self.connection.cursor() as cursor:
