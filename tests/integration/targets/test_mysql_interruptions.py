@@ -29,6 +29,7 @@ from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.targets.load import load
 from ticdc_replay.targets.mirror.planning.tables import Relation
 from ticdc_replay.targets.mysql import session as mysql_session
+from ticdc_replay.targets.mysql import staging as mysql_staging
 from ticdc_replay.targets.mysql.bulk import BulkConnection
 from ticdc_replay.targets.mysql.mirror import MysqlMirror
 from ticdc_replay.targets.mysql.settings import MysqlSettings
@@ -312,6 +313,32 @@ def test_a_column_that_becomes_too_long_for_its_index_loses_it(mysql_mirror: Mys
     report = mysql_mirror.load_table(window.rows(wide, [put(150, id=1, mail="b" * 1000)]))
     assert any("is too long for it" in line for line in report.ddl)
     assert mysql_mirror.rows("SELECT mail FROM shop.mails") == [("b" * 1000,)]
+
+
+def test_a_column_that_an_index_of_several_has_is_dropped_in_tidb(
+    mysql_mirror: MysqlRig, artifacts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TiDB refuses that as long as the index is there (``isColumnCanDropWithIndex``), and the upstream's was a unique one."""
+    of_several = "SELECT 1 FROM information_schema.statistics WHERE table_name = 'orders' AND seq_in_index = 2"
+
+    class Refusing(pymysql.connections.Connection):  # type: ignore[type-arg]
+        def query(self, sql: Any, unbuffered: bool = False) -> int:
+            if "DROP COLUMN" in str(sql) and mysql_mirror.rows(of_several):
+                raise pymysql.err.OperationalError(8200, "can't drop column old with composite index covered")
+            return super().query(sql, unbuffered)
+
+    indexed = table("shop.orders", {"id": INT, "v": TEXT, "old": INT}, unique=[["v", "old"]])
+    mysql_mirror.load(Changelog(artifacts, 0, 100).rows(indexed, [put(10, id=1, v="x", old=1)]))
+    assert mysql_mirror.rows(of_several)
+    look = mysql_staging.look
+    monkeypatch.setattr(mysql_staging, "look", lambda connection: look(connection)._replace(is_tidb=True))
+    monkeypatch.setattr(pymysql, "connect", lambda **given: Refusing(**given))
+    window = Changelog(artifacts, 100, 200).ddl(140, "ALTER TABLE orders DROP INDEX u, DROP COLUMN old")
+    report = mysql_mirror.load_table(
+        window.rows(table("shop.orders", {"id": INT, "v": TEXT}), [put(150, id=2, v="y")]), drop="apply"
+    )
+    assert any(line.startswith("DROP INDEX") for line in report.ddl)
+    assert mysql_mirror.rows("SELECT * FROM shop.orders ORDER BY id") == [(1, "x", 10), (2, "y", 150)]
 
 
 def test_a_default_ends_with_the_rows_that_showed_it(mysql_mirror: MysqlRig, artifacts: Path) -> None:

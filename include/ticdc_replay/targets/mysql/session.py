@@ -161,9 +161,7 @@ class MysqlSession(SwappingSession):
         does not know it, and no row has a value of its own there."""
         self.lock_table(target)
         for change in self.ledger.begun_changes(target):
-            found = find_table(self.connection, self.server, target)
-            if found is not None and found.column(change.column) is not None:
-                self._alter(target, MirrorStep(change.action), found)
+            self.change(target, MirrorStep(change.action))
             self.ledger.end_change(target, change)
 
     def find_table(self, target: Relation) -> FoundTable | None:
@@ -292,18 +290,21 @@ class MysqlSession(SwappingSession):
         found = find_table(self.connection, self.server, target)
         match step.action:
             case RemoveColumn(column=name) | RenameColumn(column=name):
+                dropped = []
                 if found is not None and found.column(name) is not None:
+                    if self.server.is_tidb and isinstance(step.action, RemoveColumn):
+                        dropped = self._drop_indexes(target, name)
                     self._alter(target, step, found)
                 to = step.action.to if isinstance(step.action, RenameColumn) else None
                 self.ledger.end_change(target, BegunChange(name, to))
+                return [f"DROP INDEX {index}: it has {name}, which TiDB drops from no index" for index in dropped]
             case MakeColumn(column=column):
                 # Ends with the marks, when the ledger knows the column (``MysqlLedger.raise_marks``).
                 self.ledger.begin_change(target, BegunChange(column.name, adds=True))
                 self._alter(target, step, found)
             case ChangeType(column=name, type=type_name):
-                dropped = (
-                    self._drop_indexes(target, name) if found and is_long(changed_type(found, name, type_name)) else []
-                )
+                is_too_long = found is not None and is_long(changed_type(found, name, type_name))
+                dropped = self._drop_indexes(target, name) if is_too_long else []
                 self._alter(target, step, found)
                 return [f"DROP INDEX {index}: {name} is too long for it" for index in dropped]
             case FillColumn():
