@@ -301,6 +301,27 @@ def test_a_default_of_every_kind_is_shown_by_older_rows(mysql_mirror: MysqlRig, 
     assert mysql_mirror.rows(f"SELECT {columns} FROM shop.t ORDER BY id") == [shown, shown, (None,) * len(added)]
 
 
+def test_a_table_that_a_person_has_made_as_the_upstream_s_alters_no_value(
+    mysql_mirror: MysqlRig, artifacts: Path
+) -> None:
+    """Such as that of a dump: it numbers rows whose key is 0, and has a time that changes with an UPDATE."""
+    mysql_mirror.execute("CREATE DATABASE shop")
+    mysql_mirror.execute(
+        "CREATE TABLE shop.t (id bigint AUTO_INCREMENT PRIMARY KEY, v bigint, "
+        "changed timestamp NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, _commit_ts bigint NOT NULL)"
+    )
+    changed = datetime.datetime(2020, 1, 1, tzinfo=UTC)
+    columns = {"id": INT, "v": INT, "changed": declared("timestamp", scale=0)}
+    before, after = table("shop.t", columns), table("shop.t", {**columns, "n": INT}, valid_from=150)
+    mysql_mirror.load(Changelog(artifacts, 0, 100).rows(before, [put(10, id=0, v=1, changed=changed)]))
+    # The window of the DDL comes last: then older rows get what they show in the column.
+    mysql_mirror.load(Changelog(artifacts, 200, 300).rows(after, [put(210, id=1, v=2, changed=changed, n=1)]))
+    added = "ALTER TABLE t ADD COLUMN n BIGINT DEFAULT 7"
+    mysql_mirror.load(Changelog(artifacts, 100, 200).ddl(150, added, table="shop.t"))
+    naive = changed.replace(tzinfo=None)
+    assert mysql_mirror.rows("SELECT id, v, changed, n FROM shop.t ORDER BY id") == [(0, 1, naive, 7), (1, 2, naive, 1)]
+
+
 def test_rows_arrive_without_load_data(
     tmp_path_factory: pytest.TempPathFactory, mariadb_programs: mariadb.Programs, artifacts: Path
 ) -> None:

@@ -12,7 +12,9 @@ from ticdc_replay.targets.mysql.server import MysqlConnection
 
 _SESSION = (
     # Strict, so that a value which does not fit is an error; dates with zero parts are values of the upstream.
-    "SET SESSION sql_mode = 'STRICT_ALL_TABLES,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', "
+    # And 0 is one, where a person's table would number its rows.
+    "SET SESSION sql_mode = 'STRICT_ALL_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION', "
+    "time_zone = '+00:00', "
     # Tables are loaded one after the other, so keys between them are not whole on the way.
     "foreign_key_checks = 0, "
     # LOAD DATA LOCAL says by warnings alone that it altered a value; a server may keep none of them.

@@ -43,6 +43,7 @@ SELECT DISTINCT index_name FROM information_schema.statistics
 WHERE (table_schema, table_name, column_name) = (%s, %s, %s) AND non_unique = 1 ORDER BY index_name
 """
 _TEXTS = ("varchar", "longtext")
+_TIMES = ("timestamp", "datetime")
 _LONG = {"varchar": "longtext", "varbinary": "longblob"}
 _ROW_BYTES = 65_000
 """Of the 65,535 that the columns of a row may declare, without those that lie apart."""
@@ -142,8 +143,11 @@ def statement_of(
                 return f"{table} MODIFY COLUMN {definition(server, ColumnDefinition(name, type_name, literal))}"
             return f"{table} ALTER COLUMN {identifier(name)} SET DEFAULT {_default(server, type_name, literal)}"
         case FillColumn(column=name, fill=fill, version_column=version, until=until):
+            # A table that a person has made may have times that change with each UPDATE which does not set them.
+            times = [each.name for each in columns if each.type.startswith(_TIMES) and each.name != name]
+            values = [f"{identifier(name)} = {fill}", *(f"{identifier(time)} = {identifier(time)}" for time in times)]
             return (
-                f"UPDATE {sql_of(target)} SET {identifier(name)} = {fill} "
+                f"UPDATE {sql_of(target)} SET {', '.join(values)} "
                 f"WHERE {identifier(version)} <= {until} AND {identifier(name)} IS NULL"
             )
 
