@@ -213,6 +213,24 @@ def test_a_base_is_kept_and_no_source_of_windows(rig: Rig, dump: Path) -> None:
     assert stored.kept == ("it is the base of mirrors",)
 
 
+@pytest.mark.parametrize("first", ["base", "window"])
+def test_a_window_of_the_very_tso_of_a_dump_takes_nothing_from_its_base(rig: Rig, dump: Path, first: str) -> None:
+    """A stop at a DDL asks for such a window, and a person loads one again."""
+    if first == "window":
+        rig.replay(TAKEN, TAKEN + 1)
+        read_dump(rig.context, request_of(dump))
+    else:
+        seed(rig, dump, ("s.t",))
+        rig.load(rig.decode(TAKEN, TAKEN + 1), reload=True)
+    seed(rig, dump, ("s.u", "s.empty"))
+    rig.execute("DELETE FROM s.t WHERE id = 1")
+    rebuild(rig.context, rig.target, TABLE, rig._load, lambda _: None)
+    for window in (*WINDOWS, (TAKEN, TAKEN + 1)):
+        rig.replay(*window)
+    assert found(rig) == EXPECTED
+    assert found(rig, "SELECT count(*) FROM s.u") == [(500,)]
+
+
 def test_mirrors_that_hold_rows_are_named(rig: Rig, dump: Path) -> None:
     rig.replay(*WINDOWS[0])
     with pytest.raises(TargetMismatchError, match=r'"s"."t" holds rows'):

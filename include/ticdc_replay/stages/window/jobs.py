@@ -172,9 +172,12 @@ def require_current(context: ReplayContext, index: ChangelogIndex) -> None:
     windows are pinned to now, or are taken from. Windows of which nothing is known pass.
 
     Raises PermanentError if a window was pinned again since: of equal commitTs the version loaded last counts, so rows
-    that the newer run repaired would be replaced by older ones.
+    that the newer run repaired would be replaced by older ones. A base always passes: what a dump has does not change, and only
+    empty mirrors take it, whatever the window of its TSO is pinned to.
     """
     index = _of_window(context, index)
+    if index.is_base:
+        return
     pinned = context.state.manifests.of_window(context.pipeline.name, index.window)
     if pinned is not None and pinned.input_hash != index.input_hash:
         raise PermanentError(
@@ -195,17 +198,17 @@ def require_current(context: ReplayContext, index: ChangelogIndex) -> None:
 
 
 def _generation(context: ReplayContext, index: ChangelogIndex, *, reload: bool) -> int:
-    """The generation of a load of *index*; a re-drive has that of the run it completes. Raises what ``require_current``
-    raises if the window was pinned again since that was asked."""
+    """The generation of a load of *index*; a re-drive has that of the run it completes, and a base whose window is pinned to
+    Kafka a new one. Raises what ``require_current`` raises if the window was pinned again since that was asked."""
     index = _of_window(context, index)
-    pipeline, window = context.pipeline.name, index.window
-    if reload:
-        return context.state.generations.advance(pipeline, window, index.run_hash)
-    given = context.state.generations.of_run(pipeline, window, index.run_hash, index.input_hash)
-    if given is None:
+    generations, pipeline, window = context.state.generations, context.pipeline.name, index.window
+    given = None if reload else generations.of_run(pipeline, window, index.run_hash, index.input_hash)
+    if given is not None:
+        return given
+    if not reload and not index.is_base:
         require_current(context, index)
         raise TransientError(f"window {window} was pinned again while a load of it was prepared; try again")
-    return given
+    return generations.advance(pipeline, window, index.run_hash)
 
 
 def _give_generation(context: ReplayContext, job: DecodeJob, window: Window) -> None:
