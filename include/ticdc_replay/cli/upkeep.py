@@ -131,7 +131,10 @@ def forget(
     """Forget a mirror or history table that was dropped, so that its windows can be loaded again and build it again."""
     with opened(pipeline, connections) as context:
         name = mirrors.forget(context, mirror_name(context, target), table_name(table))
-    say(f"{name} is forgotten: load its windows again")
+    say(
+        f"{name} is forgotten: load its windows again. If a base load has filled it, seed it before that, or run `ticdc-replay "
+        "mirror rebuild`, which does both: its windows lack the rows of the base"
+    )
 
 
 def _say_removed(stored: Stored) -> None:

@@ -398,7 +398,7 @@ def _require_same(store: ObjectStore, load: Load, target: AnyTarget, shapes: Map
             raise TargetMismatchError(
                 f"{table}: target {load.target} was loaded with another `shape`, or another salt, or none. Give it back; or, "
                 f"for a mirror, run `ticdc-replay mirror rebuild` for {table}; or drop the table, run "
-                "`ticdc-replay mirror forget`, and load its windows again"
+                "`ticdc-replay mirror forget`, seed it if a base load has filled it, and load its windows again"
             )
         store.put(name, canonical.encode(now))
 

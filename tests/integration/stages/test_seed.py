@@ -36,6 +36,7 @@ from ticdc_replay.stages.load.check import check
 from ticdc_replay.stages.load.publish import publish
 from ticdc_replay.stages.seed.continuation import require_continuation
 from ticdc_replay.stages.seed.jobs import seed_targets
+from ticdc_replay.stages.upkeep.mirrors import forget
 from ticdc_replay.stages.upkeep.prune import prune
 from ticdc_replay.stages.upkeep.rebuild import rebuild
 from ticdc_replay.stages.window.jobs import write_load_job
@@ -211,6 +212,25 @@ def test_a_base_is_kept_and_no_source_of_windows(rig: Rig, dump: Path) -> None:
     (stored,) = prune(rig.context, keep_days=1, even_if_last=True)
     assert stored.run_hash == index.run_hash
     assert stored.kept == ("it is the base of mirrors",)
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_seeded_mirror_that_was_dropped_is_built_again_with_its_base(
+    rig: Rig, dump: Path, is_forgotten: bool
+) -> None:
+    """Its windows alone have no row that did not change since the dump."""
+    seed(rig, dump)
+    rig.replay(*WINDOWS[1])
+    rig.execute("DROP TABLE s.t")
+    with pytest.raises(
+        TargetMismatchError, match=r"build the mirror again: `ticdc-replay mirror rebuild <pipeline> s.t`"
+    ):
+        rig.replay(*WINDOWS[2])
+    if is_forgotten:
+        forget(rig.context, rig.target, TABLE)
+    rebuild(rig.context, rig.target, TABLE, rig._load, lambda _: None)
+    rig.replay(*WINDOWS[2])
+    assert found(rig) == EXPECTED
 
 
 @pytest.mark.parametrize("first", ["base", "window"])

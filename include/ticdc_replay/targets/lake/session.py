@@ -168,9 +168,9 @@ class LakeSession(Session):
         if incarnation is not None and incarnation not in self.ledger.marks_of(target):
             raise TargetMismatchError(
                 f"{target} is a mirror that its ledger no longer knows: it was forgotten or renamed, or the ledger was lost. "
-                "Run `ticdc-replay mirror follow` again if it broke while it renamed tables. Drop the table in other cases, and "
-                "load its windows again. If it holds all rows up to its floor (mirror floor), run ALTER "
-                f"TABLE … UNSET TBLPROPERTIES ('{INCARNATION}'), and the load again, which takes it over"
+                "Run `ticdc-replay mirror follow` again if it broke while it renamed tables. Drop the table in other cases, "
+                "seed it if a base load has filled it, and load its windows again. If it holds all rows up to its floor (mirror "
+                f"floor), run ALTER TABLE … UNSET TBLPROPERTIES ('{INCARNATION}'), and the load again, which takes it over"
             )
 
     def is_empty(self, target: Relation) -> bool:

@@ -107,15 +107,22 @@ def _alter(plan: TablePlan, observed: Observed, table: FoundTable) -> list[Mirro
     return [*steps, *_fill_older_rows(plan, observed, table)]
 
 
+def build_again(source: TableName) -> str:
+    """How a person has the mirror of *source* filled anew. Its windows alone do not bring what a base load did."""
+    return (
+        f"build the mirror again: `ticdc-replay mirror rebuild <pipeline> {source}`. If that is refused, drop the table, run "
+        f"`ticdc-replay mirror forget <pipeline> {source}`, seed it if a base load has filled it, and load its windows again"
+    )
+
+
 def refuse_lost(plan: TablePlan, observed: Observed) -> None:
     """Raise TargetMismatchError if the mirror table had rows and no longer exists. Not if all of them are below the
     floor, as after a DROP TABLE that somebody followed."""
     state = observed.state
     if observed.found is None and state is not None and state.needs_table:
         raise TargetMismatchError(
-            f"target table {plan.target}, with rows up to {describe(state.newest_ts)}, was dropped. To rebuild it, "
-            f"run `ticdc-replay mirror forget <pipeline> {plan.source}` and load its windows again. If `ticdc-replay mirror "
-            "follow` broke while it renamed tables, run it again instead"
+            f"target table {plan.target}, with rows up to {describe(state.newest_ts)}, was dropped: {build_again(plan.source)}. "
+            "If `ticdc-replay mirror follow` broke while it renamed tables, run it again instead"
         )
 
 
@@ -138,8 +145,7 @@ def refuse_other_deletes(target: Relation, source: TableName, state: TableState,
 
         raise TargetMismatchError(
             f"target table {target} was made with {words(state.deleted_column)}, and the target has {words(deleted_column)}: "
-            f"give that back, or build the mirror again: `ticdc-replay mirror rebuild <pipeline> {source}`. Without changelogs, "
-            f"drop the table, run `ticdc-replay mirror forget <pipeline> {source}`, and load its windows again"
+            f"give that back, or {build_again(source)}"
         )
 
 
@@ -148,8 +154,8 @@ def _mismatch(plan: TablePlan, differences: list[str]) -> TargetMismatchError:
         f"target table {plan.target} does not fit {plan.source}:\n- "
         + "\n- ".join(differences)
         + "\nCorrect the table and raise its floor_ts where older rows must no longer be applied to it, give the table's "
-        "definition in the pipeline (definitions) and pin the window again (repin) if only the wire gave its types, or drop "
-        "the table and load its windows again (reload)"
+        "definition in the pipeline (definitions) and pin the window again (repin) if only the wire gave its types, or "
+        f"{build_again(plan.source)}"
     )
 
 
