@@ -24,7 +24,7 @@ class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int = 0
     """commitTs (TSO) of the row in the mirror; of a missing row that of its delete in the mirror, 0 if none is known."""
     window: Window | None = None
-    """The loaded window that ``version`` is in, if one is known."""
+    """The loaded window that ``version`` is in, if one is known; None below the floor, as no window brings such rows."""
 
 
 class Findings(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

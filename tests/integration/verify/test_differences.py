@@ -322,6 +322,24 @@ def test_a_base_load_is_compared_as_of_its_floor(verified: Verified) -> None:
     assert any("the floor 500" in note for note in verified.verify(at=400).notes)
 
 
+def test_rows_of_a_base_load_have_no_window_to_load_again(verified: Verified) -> None:
+    """The window that holds the base's TSO does not bring them back, as they are below the floor."""
+    schema = numbered(verified, 4)
+    verified.rig.raise_floor(str(schema.name), 51)
+    verified.cover(schema, Window(1, 100), "window")
+    verified.insert(schema, [{"id": 9, "v": "newer"}])
+    verified.load(schema, [{"id": 9, "v": "other"}], Window(100, 200), 150)
+    verified.mirror("UPDATE {t}.t SET v = 'other' WHERE id = 2")
+    verified.mirror("DELETE FROM {t}.t WHERE id = 3")
+    found = verified.verify()
+    assert [(each.key, each.version, each.window) for each in found.findings.differences] == [
+        (("2",), 50, None),
+        (("3",), 0, None),
+        (("9",), 150, Window(100, 200)),
+    ]
+    assert any("`ticdc-replay mirror rebuild` does" in note for note in found.notes)
+
+
 def test_json_is_compared_by_value(verified: Verified) -> None:
     is_text = verified.source.conn_type != "tidb"
     if isinstance(verified.rig, MysqlRig) or (is_text and isinstance(verified.rig, LakeRig)):

@@ -205,5 +205,11 @@ def test_a_reader_of_the_page_has_a_verified_mirror(
     reader.exit_codes.clear()
     said = reader.follow(page["5. If a row differs"])
     assert "warehouse" in said
-    assert reader.exit_codes == [("trace", 0), ("run", 0), ("verify", 0)]
+    assert reader.exit_codes == [("trace", 0), ("run", 0), ("verify", 0), ("mirror", 0), ("verify", 0)]
+    assert reader.mirrored() == shop.rows()
+    with psycopg.connect(reader.warehouse) as connection:
+        connection.execute("UPDATE shop.orders SET v = 'wrong' WHERE id = 8")
+    reader.exit_codes.clear()
+    assert "`ticdc-replay mirror rebuild` does" in " ".join(reader.follow(page["5. If a row differs"]).split())
+    assert [code for _, code in reader.exit_codes] == [0, 0, 1, 0, 0]
     assert reader.mirrored() == shop.rows()

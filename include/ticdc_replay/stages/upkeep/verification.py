@@ -52,7 +52,8 @@ def require_equal(report: Verification, uri: str) -> None:
         raise PolicyStopError(
             f"{report.target} is not what the upstream was:\n- "
             + "\n- ".join(lines)
-            + f"\nThe report {uri} lists rows, with their versions and windows. Load these windows again (reload), then verify"
+            + f"\nThe report {uri} lists rows, with their versions and windows. Load these windows again (reload); for rows "
+            "without a window, build the mirror again (ticdc-replay mirror rebuild). Then verify"
         )
 
 

@@ -30,6 +30,11 @@ from ticdc_replay.verify.findings import Difference, Findings, TableVerification
 
 Tell = Callable[[str], None]
 
+_BELOW_FLOOR = (
+    "rows that have no window here may be from below the floor, as those of a base load are: no window brings them back, "
+    "`ticdc-replay mirror rebuild` does"
+)
+
 
 def verify(
     context: ReplayContext,
@@ -163,10 +168,13 @@ class _Known:
 
     def explained(self, found: TableVerification) -> TableVerification:
         """*found* with the windows of its rows, and what explains differences."""
-        notes = tuple(self._notes(found.table, found.at, self._known(found.table)))
-        differences = tuple(self._with_windows(found.findings))
+        mirror = self._known(found.table)
+        notes, floor_ts = list(self._notes(found.table, found.at, mirror)), mirror.state.floor_ts
+        if any(each.version < floor_ts for each in found.findings.differences):
+            notes.append(_BELOW_FLOOR)
+        differences = tuple(self._with_windows(found.findings, floor_ts))
         findings = msgspec.structs.replace(found.findings, differences=differences)
-        return msgspec.structs.replace(found, notes=notes, findings=findings)
+        return msgspec.structs.replace(found, notes=tuple(notes), findings=findings)
 
     def _moment(self, table: TableName, mirror: MirrorTable, at: int | None) -> int:
         """The TSO as of which the mirror of *table* is compared: *at*, or the last of its windows and base load."""
@@ -214,10 +222,12 @@ class _Known:
         elif starts and max(span.window.to_ts for span in covered.spans) <= at:
             yield f"windows up to {tso.describe(max(span.window.to_ts for span in covered.spans))} are loaded, not up to {at}"
 
-    def _with_windows(self, found: Findings) -> Iterator[Difference]:
+    def _with_windows(self, found: Findings, floor_ts: int) -> Iterator[Difference]:
         windows = sorted({each.window for each in self._records})
         for difference in found.differences:
-            window = next((each for each in windows if difference.version and difference.version in each), None)
+            version, window = difference.version, None
+            if version and version >= floor_ts:  # else no load of a window applies it
+                window = next((each for each in windows if version in each), None)
             yield msgspec.structs.replace(difference, window=window)
 
 
