@@ -251,6 +251,24 @@ def test_a_window_of_the_very_tso_of_a_dump_takes_nothing_from_its_base(rig: Rig
     assert found(rig, "SELECT count(*) FROM s.u") == [(500,)]
 
 
+@pytest.mark.parametrize("first", ["base", "window"])
+def test_files_of_a_base_and_of_the_window_of_its_tso_do_not_replace_each_other(
+    rig: Rig, dump: Path, tmp_path: Path, first: str
+) -> None:
+    """A target of files has one run of each window."""
+    rig._declared["targets"] = [{"name": "files", "type": "parquet", "uri": (tmp_path / "files").as_uri()}]
+    rig.target = "files"
+    rig.context.__exit__()
+    rig.context = rig._context()
+    runs = [read_dump(rig.context, request_of(dump)).run_hash, rig.decode(TAKEN, TAKEN + 1)]
+    if first == "window":
+        runs.reverse()
+    rig.load(runs[0])
+    rig.load(runs[0], reload=True)
+    with pytest.raises(ConfigError, match="one would replace the other"):
+        rig.load(runs[1])
+
+
 def test_mirrors_that_hold_rows_are_named(rig: Rig, dump: Path) -> None:
     rig.replay(*WINDOWS[0])
     with pytest.raises(TargetMismatchError, match=r'"s"."t" holds rows'):

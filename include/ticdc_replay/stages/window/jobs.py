@@ -9,6 +9,7 @@ from ticdc_replay import __version__, jobspec
 from ticdc_replay.changelog.files.index import ChangelogIndex
 from ticdc_replay.changelog.files.layout import INDEX, changelog_root
 from ticdc_replay.changelog.files.reading import read_index
+from ticdc_replay.config.target_section import TargetSection
 from ticdc_replay.domain.errors import ConfigError, PermanentError, TransientError
 from ticdc_replay.domain.events import DdlEvent
 from ticdc_replay.domain.former_names import FormerNames
@@ -24,6 +25,7 @@ from ticdc_replay.snapshot.pin import PinnedManifest
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.named import named_places, require_set_aside
 from ticdc_replay.stages.selection import selected_tables, undecoded
+from ticdc_replay.stages.window.bases import find_bases
 from ticdc_replay.stages.window.derive import is_of
 from ticdc_replay.stages.window.schemas import all_schemas
 from ticdc_replay.state.manifests import WindowManifest
@@ -97,7 +99,8 @@ def write_load_job(
 ) -> WrittenJob:
     """The spec that loads the changelog of *run_hash* into the target called *target_name*.
 
-    Raises ConfigError for an unknown target and for tables that are not the pipeline's or were not decoded,
+    Raises ConfigError for an unknown target, for tables that are not the pipeline's or were not decoded, and where a base and a
+    window would replace each other,
     ArtifactNotFoundError if the changelog, or a source of it, is not complete, what ``require_set_aside`` raises, and
     without *reload* what ``require_current`` raises.
     """
@@ -115,6 +118,7 @@ def write_load_job(
             "clear the run from snapshot on"
         )
     require_set_aside(context, index, selection)
+    _refuse_to_replace(context, index, target)
     sources: tuple[SourceWindow, ...] = ()
     if not reload:
         sources = _sources(context, index)
@@ -141,6 +145,21 @@ def write_load_job(
         former_names=_former_names(context, index) if target.shape or has_records(context.artifacts) else (),
     )
     return WrittenJob(jobspec.put(context.artifacts, job), run_hash)
+
+
+def _refuse_to_replace(context: ReplayContext, index: ChangelogIndex, target: TargetSection) -> None:
+    """Raise ConfigError if *target* has one run of each window, and *index* would replace a base, or as a base another run."""
+    window, pipeline = index.window, context.pipeline.name
+    if target.is_mirror or not target.takes_base or window.to_ts > window.from_ts + 1:
+        return
+    records = context.state.coverage.all(pipeline)
+    held = {each.run_hash for each in records if (each.place, each.window) == (target.place, window)}
+    bases = {base.run_hash for base in find_bases(context)} if held else set()
+    if any((run in bases) is not index.is_base for run in held):
+        raise ConfigError(
+            f"target {target.name} has one run of each window, and {window} is both that of a base and one of Kafka: one would "
+            "replace the other. Load a wider window into it in place of this one, or a base of another TSO"
+        )
 
 
 def _former_names(context: ReplayContext, index: ChangelogIndex) -> tuple[FormerNames, ...]:
