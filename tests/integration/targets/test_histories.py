@@ -107,6 +107,21 @@ def test_redriven_rows_and_newer_runs(history: MirrorRig, artifacts: Path) -> No
     assert history.rows(VERSIONS) == []
 
 
+@pytest.mark.parametrize(
+    ("ddl", "table_name"), [("TRUNCATE TABLE orders", "shop.orders"), ("DROP DATABASE shop", "shop.")]
+)
+def test_redriven_ddl_stays_when_its_run_is_loaded_again(
+    history: MirrorRig, artifacts: Path, ddl: str, table_name: str
+) -> None:
+    first = window(artifacts, 0, 100, rows=[put(10, id=1, v="a")])
+    redrive = Changelog(artifacts, 0, 100, "redrive").ddl(50, ddl, table=table_name)
+    redrive.redrives = first.run_hash
+    history.load(first)
+    for changelog in (redrive, first, redrive):
+        history.load(changelog, reload=True)
+        assert history.rows("SELECT _commit_ts, _op FROM shop.orders ORDER BY 1") == [(10, "insert"), (50, "empty")]
+
+
 def test_a_run_without_rows_of_a_table_keeps_what_its_redrives_have_added(history: MirrorRig, artifacts: Path) -> None:
     """The older run's rows go, and those of the re-drive stay, also when the run is loaded again."""
     older = window(artifacts, 0, 100, "older")

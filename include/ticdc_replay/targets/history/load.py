@@ -163,7 +163,7 @@ class HistoryAttempt(ABC, Generic[Rows]):
             and pipeline in (self.load.index.pipeline, *self.config.same_upstream_as)
             and wanted.wants(table.schema, table.table)
         ]
-        if self.load.index.ddl and self.load.index.redrives is None:
+        if self.load.index.ddl:
             self.load = with_creations_of(with_ddl_of(self.load, known), known)
         reports, pending = self._begin()
         newer = self._leave_mark([each.table for each in pending], known)
@@ -311,6 +311,7 @@ class HistoryAttempt(ABC, Generic[Rows]):
             quarantine_files=brought.quarantine_files,
             ddl=told,
             redrives=load.index.redrives,
+            inside = list(dict.fromkeys([*inside, *self._redriven_ddl(each.table, redrives)]))
             commit=commit,
         )
         table.end(report)
@@ -331,6 +332,15 @@ class HistoryAttempt(ABC, Generic[Rows]):
                 f"`ticdc-replay mirror forget <pipeline> {each.table} --target {load.target}` and load its windows again"
             )
         floors = [] if state is None else self._floors(each.table)
+    def _redriven_ddl(self, table: TableName, redrives: Sequence[str]) -> list[DdlRow]:
+        """The DDL of *table* that the re-drives, which the slice has, have added."""
+        found: list[DdlRow] = []
+        for run in redrives:
+            load = msgspec.structs.replace(self.load, index=self.load.index_of(run, [table]))
+            load = with_creations_of(with_ddl_of(load, [table]), [table])
+            found += ddl_rows(changes_by_table(load.index.changes).get(table, ()))
+        return found
+
         if state is None:
             ledger.share_drops()  # so that a drop which is noted from now on makes the load start again
             if is_there:
@@ -420,5 +430,6 @@ class HistoryAttempt(ABC, Generic[Rows]):
         if redrives and not others:
             return  # the slice has what re-drives of this run have added, and nothing else
         if history.is_there():  # also if the slice is empty: no commit of an older load comes after this one
-            history.replace([history.rows_of(run) for run in redrives], [], empty=False)
+            rows = [history.rows_of(run) for run in redrives]
+            history.replace(rows, self._redriven_ddl(table, redrives), empty=False)
         self.slices.end_runs(self.load, self._target(table), {*others, self.load.index.run_hash})
