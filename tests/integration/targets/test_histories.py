@@ -307,10 +307,32 @@ def test_what_is_refused(make_history: Make, artifacts: Path) -> None:
     reserved = table("_ticdc_replay.tables", {"id": INT})
     report = history.load_table(Changelog(artifacts, 0, 100, "reserved").rows(reserved, [put(1, id=1)]))
     assert (report.outcome, report.destination) == ("reserved_name", "")
-    mirrored = window(artifacts, 0, 100)
-    history.load(mirrored, {"mode": "mirror"})
-    with pytest.raises(TargetMismatchError, match="is no history: it lacks columns"):
-        history.load(window(artifacts, 100, 200))
+
+
+@pytest.mark.parametrize("mode", ["history", "scd2"])
+def test_a_mirror_is_no_history(make_history: Make, artifacts: Path, mode: str) -> None:
+    """Neither is a window that a mirror has."""
+    rig = make_history("scd2")  # a catalog that holds views
+    mirrored, later = (window(artifacts, from_ts, from_ts + 100) for from_ts in (0, 100))
+    rig.load(mirrored, {"mode": "mirror"})
+    before = rig.rows("SELECT * FROM shop.orders ORDER BY id")
+    for changelog in (mirrored, later):
+        with pytest.raises(TargetMismatchError, match=r"orders.* is (no history|there already|a history)"):
+            rig.load(changelog, {"mode": mode})
+        assert rig.rows("SELECT * FROM shop.orders ORDER BY id") == before
+    assert rig.load_table(later, target={"mode": "mirror"}).outcome == "loaded"
+
+
+@pytest.mark.parametrize("mode", ["mirror", "scd2"])
+def test_a_history_is_nothing_else(make_history: Make, artifacts: Path, mode: str) -> None:
+    rig = make_history("scd2")
+    first, later = (window(artifacts, from_ts, from_ts + 100) for from_ts in (0, 100))
+    rig.load(first, {"mode": "history"})
+    for changelog in (first, later, Changelog(artifacts, 100, 200, "drop").ddl(150, "DROP TABLE orders")):
+        with pytest.raises(TargetMismatchError, match=r"orders.* is (no history|there already|a history)"):
+            rig.load(changelog, {"mode": mode}, drop="apply")
+        assert rig.rows(VERSIONS) == found([row for row in ROWS if row.commit_ts < 100])
+    assert rig.load_table(later, target={"mode": "history"}).outcome == "loaded"
 
 
 def test_the_newest_version_of_a_row_is_found(make_history: Make, artifacts: Path) -> None:

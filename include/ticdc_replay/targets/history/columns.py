@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from ticdc_replay.domain.errors import TargetMismatchError
 from ticdc_replay.domain.tables import TableName, TableSchema
-from ticdc_replay.targets.history.rows import OWN
+from ticdc_replay.targets.history.rows import OP, OWN
 from ticdc_replay.targets.history.section import HistorySection
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
 from ticdc_replay.targets.mirror.planning.tables import (
     ChangeType,
     ColumnDefinition,
+    FoundTable,
     MakeColumn,
     MirrorStep,
     Relation,
@@ -25,6 +26,22 @@ def require_free_names(table: TableName, schemas: Sequence[TableSchema], config:
             f"{table}: a history needs the names of its columns {', '.join(taken)} for itself. Choose another "
             "`commit_ts_column` if it is that; else leave the table out, or load it into a parquet target"
         )
+
+
+def require_history(target: Relation, found: FoundTable, commit_ts: str) -> None:
+    """Raise TargetMismatchError if *found*, which has the name *target*, is no history with the column *commit_ts*."""
+    if not found.is_table or not {commit_ts, *OWN} <= {column.name for column in found.columns}:
+        raise TargetMismatchError(
+            f"{target} is no history: it lacks columns that every one has, such as {commit_ts} and {OP}. Drop it, or give this "
+            "target another `schema`"
+        )
+
+
+def no_view(view: Relation) -> TargetMismatchError:
+    """The error for a table that has the name of a view of intervals."""
+    return TargetMismatchError(
+        f"{view} is there already, and is no view of a history: drop it, or give this target another `schema`"
+    )
 
 
 def needed(dialect: Dialect, target: Relation, schemas: Sequence[TableSchema]) -> dict[str, ColumnDefinition]:

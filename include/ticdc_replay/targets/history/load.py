@@ -32,7 +32,7 @@ from ticdc_replay.targets.database_ddl import with_creations_of, with_ddl_of
 from ticdc_replay.targets.ddl import changes_by_table
 from ticdc_replay.targets.generations import Mark, refuse_superseded, wants_any
 from ticdc_replay.targets.history import scd2
-from ticdc_replay.targets.history.columns import require_free_names
+from ticdc_replay.targets.history.columns import require_free_names, require_history
 from ticdc_replay.targets.history.ledger import SliceLedger
 from ticdc_replay.targets.history.section import HistorySection
 from ticdc_replay.targets.history.table import DdlRow, HistoryTable, Rows, ddl_rows
@@ -192,6 +192,7 @@ class HistoryAttempt(ABC, Generic[Rows]):
             each = Pending(table, target, tuple(load.index.versions_of(table)), changes.get(table, ()))
             done = None if load.reload else self.ledger.find_done(target, load.index.window, load.index.run_hash)
             if done is not None:
+                self._require_history(table, target)
                 reports[table] = done
             elif self.config.mode == "scd2" and any(not schema.handle_key for schema in each.schemas):
                 commit_ts = self.dialect.fit_column(self.config.commit_ts_column)
@@ -207,6 +208,20 @@ class HistoryAttempt(ABC, Generic[Rows]):
                 require_free_names(table, each.schemas, self.config)
                 pending.append(each)
         return reports, pending
+
+    def _require_history(self, table: TableName, target: Relation) -> None:
+        """Raise TargetMismatchError if the ledger has windows of *target*, and the table is lost, or a load in another mode has
+        made it."""
+        found = self.session.find_table(target)
+        if found is None:
+            raise self._lost(table, target)
+        require_history(target, found, self.dialect.fit_column(self.config.commit_ts_column))
+
+    def _lost(self, table: TableName, target: Relation) -> TargetMismatchError:
+        return TargetMismatchError(
+            f"{target} was dropped by hand, and its ledger has windows of it. Make it again from a copy; or run "
+            f"`ticdc-replay mirror forget <pipeline> {table} --target {self.load.target}` and load its windows again"
+        )
 
     def _refuse_others(self, table: TableName, target: Relation, state: TableState) -> None:
         refuse_others(target, state, self.load.index.pipeline, self.config.same_upstream_as)
@@ -296,6 +311,7 @@ class HistoryAttempt(ABC, Generic[Rows]):
             commit = table.add(brought.rows, inside)
         else:
             added = [table.rows_of(run) for run in redrives]  # first, as a changelog may be gone
+            inside = list(dict.fromkeys([*inside, *self._redriven_ddl(each.table, redrives)]))
             self.slices.end_runs(load, target, [run for run in (*held, load.index.run_hash) if run not in redrives])
             commit = table.replace([brought.rows, *added], inside, empty=empty)
         events = sum(version.rows for version in each.versions)
@@ -311,11 +327,19 @@ class HistoryAttempt(ABC, Generic[Rows]):
             quarantine_files=brought.quarantine_files,
             ddl=told,
             redrives=load.index.redrives,
-            inside = list(dict.fromkeys([*inside, *self._redriven_ddl(each.table, redrives)]))
             commit=commit,
         )
         table.end(report)
         return report
+
+    def _redriven_ddl(self, table: TableName, redrives: Sequence[str]) -> list[DdlRow]:
+        """The DDL of *table* that the re-drives, which the slice has, have added."""
+        found: list[DdlRow] = []
+        for run in redrives:
+            load = msgspec.structs.replace(self.load, index=self.load.index_of(run, [table]))
+            load = with_creations_of(with_ddl_of(load, [table]), [table])
+            found += ddl_rows(changes_by_table(load.index.changes).get(table, ()))
+        return found
 
     def _prepare(self, each: Pending, table: HistoryTable[Rows]) -> tuple[list[DdlRow], int, tuple[str, ...]]:
         """Make the table, or change it, so that it can take the rows; its DDL as rows, the newest commitTs (TSO) that it
@@ -327,20 +351,8 @@ class HistoryAttempt(ABC, Generic[Rows]):
         ddl = ddl_rows(each.changes)
         told: list[str] = []
         if state is not None and state.newest_ts and not is_there:
-            raise TargetMismatchError(
-                f"{target} was dropped by hand, and its ledger has windows of it. Make it again from a copy; or run "
-                f"`ticdc-replay mirror forget <pipeline> {each.table} --target {load.target}` and load its windows again"
-            )
+            raise self._lost(each.table, target)
         floors = [] if state is None else self._floors(each.table)
-    def _redriven_ddl(self, table: TableName, redrives: Sequence[str]) -> list[DdlRow]:
-        """The DDL of *table* that the re-drives, which the slice has, have added."""
-        found: list[DdlRow] = []
-        for run in redrives:
-            load = msgspec.structs.replace(self.load, index=self.load.index_of(run, [table]))
-            load = with_creations_of(with_ddl_of(load, [table]), [table])
-            found += ddl_rows(changes_by_table(load.index.changes).get(table, ()))
-        return found
-
         if state is None:
             ledger.share_drops()  # so that a drop which is noted from now on makes the load start again
             if is_there:

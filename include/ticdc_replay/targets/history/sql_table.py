@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ticdc_replay.domain.errors import TargetMismatchError, TransientError
+from ticdc_replay.domain.errors import TransientError
 from ticdc_replay.domain.tables import TableName, TableSchema
 from ticdc_replay.domain.tso import LOGICAL_BITS
 from ticdc_replay.targets.base import Load, TableReport
 from ticdc_replay.targets.history import staging
-from ticdc_replay.targets.history.columns import needed, steps_to
+from ticdc_replay.targets.history.columns import needed, no_view, require_history, steps_to
 from ticdc_replay.targets.history.rows import ABSENT, COMMIT_TIME, DDL, OP, OWN, PLACE
 from ticdc_replay.targets.history.scd2 import OWN as OWN_OF_VIEW
 from ticdc_replay.targets.history.scd2 import columns_of
@@ -167,12 +167,7 @@ class SqlHistoryTable(HistoryTable[StagedVersions]):
         found = self._session.find_table(self._target)
         if found is None:
             return False
-        names = {column.name for column in found.columns}
-        if not found.is_table or not {self._commit_ts, *OWN} <= names:
-            raise TargetMismatchError(
-                f"{self._target} is no history: it lacks columns that every one has, such as {self._commit_ts} and {OP}. Drop "
-                "it, or give this target another `schema`"
-            )
+        require_history(self._target, found, self._commit_ts)
         return True
 
     @cached_property
@@ -262,11 +257,7 @@ class SqlHistoryTable(HistoryTable[StagedVersions]):
     def fit_view(self, view: Relation, key: Sequence[str]) -> None:
         types = self.types
         names = columns_of(types, self._commit_ts)
-        found = self._session.find_table(view)
-        if found is not None and found.is_table:
-            raise TargetMismatchError(
-                f"{view} is there already, and is no view of a history: drop it, or give this target another `schema`"
-            )
+        found = self._find_view(view)
         there = {column.name: column.type for column in found.columns} if found is not None else {}
         kept = {name: types[name] for name in names if name not in OWN_OF_VIEW}
         if list(there) == names and {name: there[name] for name in kept} == kept:
@@ -274,6 +265,12 @@ class SqlHistoryTable(HistoryTable[StagedVersions]):
         own = {name.lower(): name for name in types}
         columns = [own[self._place.dialect.fit_column(name).lower()] for name in key]
         self._make_view(view, self._intervals(list(kept), columns))
+
+    def _find_view(self, view: Relation) -> FoundTable | None:
+        found = self._session.find_table(view)
+        if found is not None and found.is_table:
+            raise no_view(view)
+        return found
 
     def end(self, report: TableReport) -> None:
         self._session.ledger.note_done(self._load, self._target, report)

@@ -41,6 +41,8 @@ from ticdc_replay.targets.sql import SqlError
 
 _SLICES, _EMPTIED = "slices", "emptied"
 """What commits of a history change; for each the terms of the table's lease number the transactions of a format that has such."""
+_NO_VIEW = ("EXPECT_VIEW_NOT_TABLE", "WRONG_COMMAND_FOR_OBJECT_TYPE")
+"""Conditions of errors of Spark about a table that is no view. Iceberg has words alone."""
 _PART, _COPY = "_ticdc_replay_part", "_ticdc_replay_copy"
 """Columns of a query while it picks one of equal versions."""
 
@@ -100,7 +102,11 @@ class LakeHistoryTable(HistoryTable[Part]):
         self.name = self._format.name_of(target)
 
     def is_there(self) -> bool:
-        return self._session.find_table(self._target) is not None
+        found = self._session.find_table(self._target)
+        if found is None:
+            return False
+        columns_.require_history(self._target, found, self._commit_ts)
+        return True
 
     @cached_property
     def types(self) -> dict[str, str]:
@@ -165,11 +171,20 @@ class LakeHistoryTable(HistoryTable[Part]):
         # A view keeps the types that its table had when it was made.
         if (list(there), [there.get(name) for name in names if name not in own]) == (names, kept):
             return
+        self._run_of_view(
+            view, f"CREATE OR REPLACE VIEW {name} AS {scd2.query(self.name, types, self._commit_ts, key)}"
+        )
+
+    def _run_of_view(self, view: Relation, statement: str) -> None:
+        """Run *statement*, which drops or makes *view*. Raises ConfigError for a catalog without views, and TargetMismatchError
+        for a table of the name."""
         try:
-            self._sql.run(f"CREATE OR REPLACE VIEW {name} AS {scd2.query(self.name, types, self._commit_ts, key)}")
+            self._sql.run(statement)
         except SqlError as error:
             if "MISSING_CATALOG_ABILITY" in error.condition or "not supported by catalog" in str(error):
                 raise no_views(self._config) from error
+            if error.condition.startswith(_NO_VIEW) or "Table with same name already exists" in str(error):
+                raise columns_.no_view(view) from error
             raise
 
     def end(self, report: TableReport) -> None:

@@ -46,6 +46,7 @@ def begin(
             differences.refuse_others(plan.target, observed.state, load.index.pipeline, same_upstream)
             differences.refuse_other_deletes(plan.target, plan.source, observed.state, plan.deleted_column)
         differences.refuse_lost(plan, observed)
+        differences.refuse_history(plan, observed)
         report = base.find_done(session, load, plan)
         if report is not None:
             done[plan.source] = report

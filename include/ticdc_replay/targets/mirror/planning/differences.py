@@ -25,6 +25,9 @@ from ticdc_replay.targets.mirror.planning.tables import (
 )
 from ticdc_replay.targets.mirror.planning.window_ddl import AddedColumn, FormColumn, WidenedColumn
 
+HISTORY_COLUMNS = frozenset({"_op", "_commit_time", "_absent", "_ddl"})
+"""Columns that every history has, beside those of its upstream's table."""
+
 
 def unfollowed_changes(plan: TablePlan, observed: Observed) -> list[str]:
     """The changes of the window that a mirror can't or, by policy, may not follow, one line each."""
@@ -123,6 +126,22 @@ def refuse_lost(plan: TablePlan, observed: Observed) -> None:
         raise TargetMismatchError(
             f"target table {plan.target}, with rows up to {describe(state.newest_ts)}, was dropped: {build_again(plan.source)}. "
             "If `ticdc-replay mirror follow` broke while it renamed tables, run it again instead"
+        )
+
+
+def refuse_history(plan: TablePlan, observed: Observed) -> None:
+    """Raise TargetMismatchError if the table is a history, which a load in another mode has made: its windows and rows are no
+    mirror's."""
+    if observed.found is None:
+        return
+    known = {
+        *(column.target for column in plan.columns),
+        *(observed.state.columns if observed.state is not None else ()),
+    }
+    if {column.name for column in observed.found.columns} - known >= HISTORY_COLUMNS:
+        raise TargetMismatchError(
+            f"target table {plan.target} is a history of {plan.source}: give the target back its `mode`, or give it another "
+            f"`schema`; or drop the table, run `ticdc-replay mirror forget <pipeline> {plan.source}`, and load its windows again"
         )
 
 
