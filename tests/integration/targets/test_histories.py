@@ -451,6 +451,17 @@ def test_intervals_follow_columns_and_leave_out_tables_without_key(make_history:
         rig.load(Changelog(artifacts, 300, 400).rows(other, [put(310, id=1, v="c")]))
 
 
+def test_intervals_of_a_table_that_is_made_again_have_its_key(make_history: Make, artifacts: Path) -> None:
+    rig = make_history("scd2")
+    rig.load(window(artifacts, 0, 100))
+    rig.execute(f"DROP TABLE shop.orders_history{' CASCADE' if isinstance(rig, PostgresRig) else ''}")
+    rig.forget("shop.orders")
+    other = table("shop.orders", {"id": INT, "v": TEXT}, key=["v"], valid_from=100)
+    rig.load(Changelog(artifacts, 100, 200).rows(other, [put(110, id=1, v="a"), put(120, id=1, v="b")]))
+    intervals = "SELECT id, v, valid_from, valid_to FROM shop.orders ORDER BY valid_from"
+    assert rig.rows(intervals) == [(1, "a", 110, None), (1, "b", 120, None)]
+
+
 def test_a_view_that_others_depend_on_stops_a_load_that_changes_columns(
     make_database: Callable[[], str], artifacts: Path
 ) -> None:

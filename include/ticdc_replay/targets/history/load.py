@@ -373,6 +373,8 @@ class HistoryAttempt(ABC, Generic[Rows]):
         if self.config.mode == "scd2":
             self._require_one_key(each)
         if not is_there:
+            if self.config.mode == "scd2":
+                table.drop_view(self._view(each.table))
             table.make(each.schemas, each.key)
             told.append(f"create table {target}")
         elif self.config.mode == "scd2":
@@ -424,7 +426,10 @@ class HistoryAttempt(ABC, Generic[Rows]):
             )
         key = each.key or table.key()
         if key:
-            table.fit_view(target_of(self.config, self.dialect, each.table), key)
+            table.fit_view(self._view(each.table), key)
+
+    def _view(self, table: TableName) -> Relation:
+        return target_of(self.config, self.dialect, table)
 
     def _left_by_others(self, known: Sequence[TableName], loaded: Collection[TableName]) -> list[TableName]:
         """Tables, of those not *loaded*, of which other runs of the window may have left rows."""

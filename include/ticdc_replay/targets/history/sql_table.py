@@ -155,6 +155,10 @@ class SqlHistoryTable(HistoryTable[StagedVersions]):
         """Conditions that select the rows ``f`` of *stage* part by part; each may be committed before the next one."""
 
     @abstractmethod
+    def _drop_view(self, view: Relation) -> None:
+        """Drop *view*, which is there."""
+
+    @abstractmethod
     def _make_view(self, view: Relation, query: str) -> None:
         """Make *view*, in place of one that is there."""
 
@@ -253,6 +257,10 @@ class SqlHistoryTable(HistoryTable[StagedVersions]):
             self._delete_slice(f"{self._ts} = {commit_ts} AND {same}")
         self._insert_ddl(ddl)
         return ""
+
+    def drop_view(self, view: Relation) -> None:
+        if self._find_view(view) is not None:
+            self._drop_view(view)
 
     def fit_view(self, view: Relation, key: Sequence[str]) -> None:
         types = self.types

@@ -85,6 +85,10 @@ class HistoryTable(ABC, Generic[Rows]):
         """Add *rows* and *ddl* to the slice, in place of equal versions; see ``replace``."""
 
     @abstractmethod
+    def drop_view(self, view: Relation) -> None:
+        """Drop *view* where it exists: rows of an earlier table of the name may have had another key (``scd2``)."""
+
+    @abstractmethod
     def fit_view(self, view: Relation, key: Sequence[str]) -> None:
         """Make *view*, the intervals of rows identified by *key*, where it is not there or lacks a column (``scd2``)."""
 

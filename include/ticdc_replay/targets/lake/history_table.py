@@ -159,6 +159,11 @@ class LakeHistoryTable(HistoryTable[Part]):
     def rows_of(self, run: str) -> Part:
         return part_of(self._load, run, self._source)
 
+    def drop_view(self, view: Relation) -> None:
+        self._session.create_schema(view.schema)
+        self._lease.verify()
+        self._run_of_view(view, f"DROP VIEW IF EXISTS {self._format.name_of(view)}")
+
     def fit_view(self, view: Relation, key: Sequence[str]) -> None:
         name, types = self._format.name_of(view), self.types
         try:

@@ -174,6 +174,9 @@ class MysqlHistoryTable(SqlHistoryTable):
             yield f"f.{staging.NUMBER} BETWEEN {first} AND {first + most - 1}"
             self._mysql.commit_part()
 
+    def _drop_view(self, view: Relation) -> None:
+        self._run(f"DROP VIEW {self._table(view)}")
+
     def _make_view(self, view: Relation, query: str) -> None:
         self._session.create_schema(view.schema)
         self._run(f"CREATE OR REPLACE VIEW {self._table(view)} AS {query}")
