@@ -18,10 +18,11 @@ _SESSION = (
     # Tables are loaded one after the other, so keys between them are not whole on the way.
     "foreign_key_checks = 0, "
     # LOAD DATA LOCAL says by warnings alone that it altered a value; a server may keep none of them.
-    "max_error_count = 64, "
+    "max_error_count = 64, /*T! tidb_txn_mode = 'pessimistic', */ "
     # Locks that somebody may hold for ever end in an error that a retry may mend. The session waits while workers stage.
     "innodb_lock_wait_timeout = 300, lock_wait_timeout = 300, wait_timeout = 86400",
-    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",  # what another load has committed counts
+    # What another load has committed counts. In TiDB that takes pessimistic transactions, which old clusters may not have.
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 )
 
 
