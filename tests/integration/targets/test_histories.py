@@ -536,6 +536,14 @@ def test_intervals_stop_at_a_key_that_changes_within_a_window(
         rig.load(window)
 
 
+def test_ddl_of_a_table_without_key_stops_no_later_window_of_it(make_history: Make, artifacts: Path) -> None:
+    keyless = table("shop.orders", {"id": INT, "v": TEXT}, key=())
+    rig = make_history("scd2")
+    rig.load(Changelog(artifacts, 0, 100).ddl(50, "TRUNCATE TABLE orders", table="shop.orders"))
+    later = Changelog(artifacts, 100, 200).rows(keyless, [put(110, id=1, v="a")])
+    assert rig.load_table(later).outcome == "without_key"
+
+
 def test_intervals_stop_at_a_key_that_is_lost_between_windows(make_history: Make, artifacts: Path) -> None:
     keyless = table("shop.orders", {"id": INT, "v": TEXT}, key=())
     before, with_key, after = (Changelog(artifacts, at, at + 100) for at in (0, 100, 200))

@@ -196,7 +196,7 @@ class HistoryAttempt(ABC, Generic[Rows]):
                 reports[table] = done
             elif self.config.mode == "scd2" and any(not schema.handle_key for schema in each.schemas):
                 commit_ts = self.dialect.fit_column(self.config.commit_ts_column)
-                older = stops.has_rows_before_end(self.session, load, target, commit_ts)
+                older = self._has_key(target) and stops.has_rows_before_end(self.session, load, target, commit_ts)
                 if older or any(schema.handle_key for schema in each.schemas):
                     raise TargetMismatchError(
                         f"{target}: rows of this window have no key, and others have one: no interval goes over such a change. "
@@ -208,6 +208,12 @@ class HistoryAttempt(ABC, Generic[Rows]):
                 require_free_names(table, each.schemas, self.config)
                 pending.append(each)
         return reports, pending
+
+    def _has_key(self, target: Relation) -> bool:
+        """Whether rows of *target* have a key. Of a table without one, the history may have DDL."""
+        state, found = self.ledger.state_of(target), self.session.find_table(target)
+        in_ledger = state is not None and any(column.in_key for column in state.columns.values())
+        return in_ledger or (found is not None and bool(found.primary_key))
 
     def _require_history(self, table: TableName, target: Relation) -> None:
         """Raise TargetMismatchError if the ledger has windows of *target*, and the table is lost, or a load in another mode has
