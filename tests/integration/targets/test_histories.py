@@ -544,6 +544,17 @@ def test_ddl_of_a_table_without_key_stops_no_later_window_of_it(make_history: Ma
     assert rig.load_table(later).outcome == "without_key"
 
 
+def test_ddl_stops_no_repeat_of_a_window_from_before_the_key(make_history: Make, artifacts: Path) -> None:
+    keyless = table("shop.orders", {"id": INT, "v": TEXT}, key=())
+    rig = make_history("scd2")
+    rig.load(Changelog(artifacts, 0, 50).ddl(20, "TRUNCATE TABLE orders", table="shop.orders"))
+    before = Changelog(artifacts, 50, 100).rows(keyless, [put(60, id=3, v="c")])
+    with_key = table("shop.orders", {"id": INT, "v": TEXT}, valid_from=150)
+    rig.load(Changelog(artifacts, 100, 200).rows(with_key, [put(160, id=1, v="a")]))
+    assert rig.load_table(before).outcome == "without_key"
+    assert rig.rows("SELECT id, v, valid_to FROM shop.orders") == [(1, "a", None)]
+
+
 def test_intervals_stop_at_a_key_that_is_lost_between_windows(make_history: Make, artifacts: Path) -> None:
     keyless = table("shop.orders", {"id": INT, "v": TEXT}, key=())
     before, with_key, after = (Changelog(artifacts, at, at + 100) for at in (0, 100, 200))

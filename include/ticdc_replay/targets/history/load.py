@@ -34,6 +34,7 @@ from ticdc_replay.targets.generations import Mark, refuse_superseded, wants_any
 from ticdc_replay.targets.history import scd2
 from ticdc_replay.targets.history.columns import require_free_names, require_history
 from ticdc_replay.targets.history.ledger import SliceLedger
+from ticdc_replay.targets.history.rows import DDL
 from ticdc_replay.targets.history.section import HistorySection
 from ticdc_replay.targets.history.table import DdlRow, HistoryTable, Rows, ddl_rows
 from ticdc_replay.targets.mirror import dropped_databases, stops
@@ -195,8 +196,7 @@ class HistoryAttempt(ABC, Generic[Rows]):
                 self._require_history(table, target)
                 reports[table] = done
             elif self.config.mode == "scd2" and any(not schema.handle_key for schema in each.schemas):
-                commit_ts = self.dialect.fit_column(self.config.commit_ts_column)
-                older = self._has_key(target) and stops.has_rows_before_end(self.session, load, target, commit_ts)
+                older = self._has_key(target) and self._has_versions_before_end(target)
                 if older or any(schema.handle_key for schema in each.schemas):
                     raise TargetMismatchError(
                         f"{target}: rows of this window have no key, and others have one: no interval goes over such a change. "
@@ -214,6 +214,13 @@ class HistoryAttempt(ABC, Generic[Rows]):
         state, found = self.ledger.state_of(target), self.session.find_table(target)
         in_ledger = state is not None and any(column.in_key for column in state.columns.values())
         return in_ledger or (found is not None and bool(found.primary_key))
+
+    def _has_versions_before_end(self, target: Relation) -> bool:
+        """Whether *target* has versions of rows, not DDL alone, from before the end of the window."""
+        commit_ts, found = self.dialect.fit_column(self.config.commit_ts_column), self.session.find_table(target)
+        if found is not None:
+            require_history(target, found, commit_ts)
+        return stops.has_rows_before_end(self.session, self.load, target, commit_ts, DDL)
 
     def _require_history(self, table: TableName, target: Relation) -> None:
         """Raise TargetMismatchError if the ledger has windows of *target*, and the table is lost, or a load in another mode has

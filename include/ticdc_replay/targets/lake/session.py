@@ -176,8 +176,11 @@ class LakeSession(Session):
     def is_empty(self, target: Relation) -> bool:
         return not self._any(target, "true")
 
-    def has_rows_between(self, target: Relation, column: str, after: int, before: int) -> bool:
-        return self._any(target, f"{quoted(column)} > {after} AND {quoted(column)} < {before}")
+    def has_rows_between(
+        self, target: Relation, column: str, after: int, before: int, null_column: str | None = None
+    ) -> bool:
+        is_null = f" AND {quoted(null_column)} IS NULL" if null_column else ""
+        return self._any(target, f"{quoted(column)} > {after} AND {quoted(column)} < {before}{is_null}")
 
     def has_rows_from(self, target: Relation, column: str, version: int) -> bool:
         return self._any(target, f"{quoted(column)} >= {version}")

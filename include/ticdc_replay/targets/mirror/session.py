@@ -77,8 +77,10 @@ class Session(ABC):
         return Observed(found, self.ledger.state_of(target), lambda: not is_table or self.is_empty(target))
 
     @abstractmethod
-    def has_rows_between(self, target: Relation, column: str, after: int, before: int) -> bool:
-        """Whether the table has rows with ``after < column < before``."""
+    def has_rows_between(
+        self, target: Relation, column: str, after: int, before: int, null_column: str | None = None
+    ) -> bool:
+        """Whether the table has rows with ``after < column < before``, and with NULL in *null_column* if it is given."""
 
     @abstractmethod
     def has_rows_from(self, target: Relation, column: str, version: int) -> bool:

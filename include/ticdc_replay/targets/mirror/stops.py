@@ -212,12 +212,16 @@ def refuse_lost_keys(session: Session, load: Load, keyless: Iterable[TablePlan])
         raise PolicyStopError("\n".join(lines))
 
 
-def has_rows_before_end(session: Session, load: Load, target: Relation, version_column: str) -> bool:
-    """Whether *target*, a table of the ledger or unknown, has rows from before the end of the window of *load*. Of rows
-    ordered by place: whether it is there."""
+def has_rows_before_end(
+    session: Session, load: Load, target: Relation, version_column: str, null_column: str | None = None
+) -> bool:
+    """Whether *target*, a table of the ledger or unknown, has rows from before the end of the window of *load*, with NULL in
+    *null_column* if it is given. Of rows ordered by place: whether it is there."""
     if session.ledger.state_of(target) is None or session.find_table(target) is None:
         return False
-    return load.index.order == "place" or session.has_rows_between(target, version_column, -1, load.index.window.to_ts)
+    return load.index.order == "place" or session.has_rows_between(
+        target, version_column, -1, load.index.window.to_ts, null_column
+    )
 
 
 def without_key(plan: TablePlan) -> TableReport:

@@ -176,8 +176,11 @@ class MysqlSession(SwappingSession):
     def is_empty(self, target: Relation) -> bool:
         return not self._any(target, "1 = 1")
 
-    def has_rows_between(self, target: Relation, column: str, after: int, before: int) -> bool:
-        return self._any(target, f"{identifier(column)} < {before} AND {identifier(column)} > {after}")
+    def has_rows_between(
+        self, target: Relation, column: str, after: int, before: int, null_column: str | None = None
+    ) -> bool:
+        is_null = f" AND {identifier(null_column)} IS NULL" if null_column else ""
+        return self._any(target, f"{identifier(column)} < {before} AND {identifier(column)} > {after}{is_null}")
 
     def has_rows_from(self, target: Relation, column: str, version: int) -> bool:
         return self._any(target, f"{identifier(column)} >= {version}")

@@ -75,11 +75,20 @@ class PostgresSession(SwappingSession):
     def is_empty(self, target: Relation) -> bool:
         return bool(self._one("SELECT NOT EXISTS (SELECT FROM {table})", target))
 
-    def has_rows_between(self, target: Relation, column: str, after: int, before: int) -> bool:
-        statement: LiteralString = (
-            "SELECT EXISTS (SELECT FROM {table} WHERE {column} < {before} AND {column} > {after} LIMIT 1)"
+    def has_rows_between(
+        self, target: Relation, column: str, after: int, before: int, null_column: str | None = None
+    ) -> bool:
+        found = sql.SQL(
+            "SELECT EXISTS (SELECT FROM {table} WHERE {column} < {before} AND {column} > {after}{is_null} LIMIT 1)"
+        ).format(
+            table=sql_of(target),
+            column=sql.Identifier(column),
+            before=before,
+            after=after,
+            is_null=sql.SQL(" AND {} IS NULL").format(sql.Identifier(null_column)) if null_column else sql.SQL(""),
         )
-        return bool(self._one(statement, target, column, before=before, after=after))
+        row = self.connection.execute(found).fetchone()
+        return row is not None and row[0]
 
     def has_rows_from(self, target: Relation, column: str, version: int) -> bool:
         return bool(
