@@ -37,8 +37,8 @@ _TURNS = (
 )
 """Dear files: a run has those of one line, which take about two minutes of processor time."""
 _DATABASE = re.compile(r"(?<=[\[-])(?:mysql|postgres)(?=[]-])")
-"""Of two tests that differ in the kind of database alone, one runs. Of what is left of a test with several parameters in
-tests/integration, a half runs."""
+"""Of two tests that differ in the kind of database alone, one runs. Of what is left of a file in tests/integration, and of a
+file's tests that are ``slow``, a half runs."""
 
 
 def drawn(items: Sequence[pytest.Item], seed: int | None) -> list[pytest.Item]:
@@ -50,11 +50,11 @@ def drawn(items: Sequence[pytest.Item], seed: int | None) -> list[pytest.Item]:
         twins[_DATABASE.sub("*", item.nodeid)].append(item.nodeid)
     chosen = {sorted(ids)[_number(seed, name) % len(ids)] for name, ids in twins.items()}
     having_turn = [item for item in items if item.nodeid in chosen and _has_turn(item, seed)]
-    variants: dict[str, list[str]] = defaultdict(list)
+    dear: dict[str, list[str]] = defaultdict(list)
     for item in having_turn:
-        if item.nodeid.startswith("tests/integration/"):
-            variants[item.nodeid.partition("[")[0]].append(item.nodeid)
-    waiting = {name for ids in variants.values() for name in sorted(ids, key=partial(_number, seed))[: len(ids) // 2]}
+        if item.nodeid.startswith("tests/integration/") or item.get_closest_marker("slow"):
+            dear[item.nodeid.partition("::")[0]].append(item.nodeid)
+    waiting = {name for ids in dear.values() for name in sorted(ids, key=partial(_number, seed))[: len(ids) // 2]}
     return [item for item in having_turn if item.nodeid not in waiting]
 
 
