@@ -396,9 +396,9 @@ def _require_same(store: ObjectStore, load: Load, target: AnyTarget, shapes: Map
                 continue
         elif target.holds(load.index.pipeline, table):
             raise TargetMismatchError(
-                f"{table}: target {load.target} was loaded with another `shape`, or another salt, or none. Give it back; or, "
-                f"for a mirror, run `ticdc-replay mirror rebuild` for {table}; or drop the table, run "
-                "`ticdc-replay mirror forget`, seed it if a base load has filled it, and load its windows again"
+                f"{table}: target {load.target} was loaded with another `shape`, or another salt, or none, or by another "
+                f"pipeline. Give the shape back; or, for a mirror, run `ticdc-replay mirror rebuild` for {table}; or drop the "
+                "table, run `ticdc-replay mirror forget`, seed it if a base load has filled it, and load its windows again"
             )
         store.put(name, canonical.encode(now))
 

@@ -14,7 +14,10 @@ from tests.support.mirror_rig import DROPPED, OLD, TABLE, Rig
 from tests.support.open_protocol import columns, ddl, row
 from tests.support.target_rigs import LakeRig, MirrorRig, MysqlRig, PostgresRig
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError, TargetMismatchError
+from ticdc_replay.domain.tables import TableName
 from ticdc_replay.stages.upkeep.follow import follow, how_to_follow, stopping_ddl
+from ticdc_replay.stages.upkeep.mirrors import opened_mirror
+from ticdc_replay.targets.mirror.comparison import ComparableMirror
 
 pytestmark = pytest.mark.integration
 
@@ -186,6 +189,11 @@ def test_a_renamed_mirror_keeps_its_shape_whatever_breaks(
     else:
         with pytest.raises(ConfigError, match="it is followed already"):
             stopping_ddl(rig.context, rig.target, TABLE)
+    mirror = opened_mirror(rig.context, rig.target)
+    assert isinstance(mirror, ComparableMirror)
+    renamed = mirror.mirror_of(TableName("s", "u"))
+    assert renamed is not None
+    assert renamed.state.shaped_by == rig.context.pipeline.name
     rig.load(run)
     rig._declared["targets"] = declared
     rig.context.__exit__()

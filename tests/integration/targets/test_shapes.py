@@ -426,6 +426,23 @@ def test_the_keys_of_deleted_rows_keep_their_salt(shaped_mirror: MirrorRig, arti
         shaped_mirror.load(windows(artifacts)[0])
 
 
+@pytest.mark.parametrize("mode", ["mirror", "history"])
+@pytest.mark.parametrize("shape", [[HIDDEN], []], ids=["equal", "none"])
+def test_a_shaped_table_is_of_one_pipeline(
+    any_mirror: MirrorRig, mode: str, shape: list[dict[str, Any]], artifacts: Path, tmp_path: Path
+) -> None:
+    """Another one, whose artefacts have no record of the shape, would bring what this one masks."""
+    any_mirror.section |= {"mode": mode, "shape": [HIDDEN]}
+    any_mirror.load(windows(artifacts)[0])
+    other = Changelog(tmp_path / "other", 100, 200).rows(PEOPLE, [person(110, 4, "4")])
+    other.pipeline = "other"
+    with pytest.raises(TargetMismatchError, match="shape"):
+        any_mirror.load(other, {"same_upstream_as": ["pipeline"], "shape": shape})
+    any_mirror.load(Changelog(artifacts, 200, 300).rows(PEOPLE, [person(210, 5, "5")]))
+    found = any_mirror.rows("SELECT id, secret FROM shop.people WHERE id IS NOT NULL")
+    assert sorted(found) == [(id, "***") for id in (1, 2, 3, 5)]
+
+
 def test_a_row_is_found_by_its_key_upstream(shaped_mirror: MirrorRig, artifacts: Path) -> None:
     shaped_mirror.load(windows(artifacts)[0])
     shape = shape_of(read_section(shaped_mirror.section), shaped_mirror.connections, PEOPLE.name)

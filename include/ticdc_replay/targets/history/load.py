@@ -40,7 +40,7 @@ from ticdc_replay.targets.history.table import DdlRow, HistoryTable, Rows, ddl_r
 from ticdc_replay.targets.mirror import dropped_databases, stops
 from ticdc_replay.targets.mirror.marks import place_of
 from ticdc_replay.targets.mirror.planning.dialect import Dialect
-from ticdc_replay.targets.mirror.planning.differences import refuse_others
+from ticdc_replay.targets.mirror.planning.differences import refuse_others, refuse_shaped
 from ticdc_replay.targets.mirror.planning.section import filled
 from ticdc_replay.targets.mirror.planning.table_plan import target_of, tombstones_of
 from ticdc_replay.targets.mirror.planning.tables import Relation, TableState
@@ -238,6 +238,7 @@ class HistoryAttempt(ABC, Generic[Rows]):
 
     def _refuse_others(self, table: TableName, target: Relation, state: TableState) -> None:
         refuse_others(target, state, self.load.index.pipeline, self.config.same_upstream_as)
+        refuse_shaped(target, state, self.load.index.pipeline)
         if state.source != table:
             raise TargetMismatchError(
                 f"{target} is the history of {state.source}, and {table} would have the same name there: leave one of them "
@@ -383,6 +384,8 @@ class HistoryAttempt(ABC, Generic[Rows]):
             )
             floors = self._floors(each.table)
             self.note()
+        if each.table in load.shaped_tables:
+            ledger.note_shape(target, load.index.pipeline)
         if self.config.mode == "scd2":
             self._require_one_key(each)
         if not is_there:

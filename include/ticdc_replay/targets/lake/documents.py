@@ -188,6 +188,8 @@ class TableDocument(_Document, frozen=True, kw_only=True):
     """Set until the swap has ended."""
     former: Former | None = None
     """Of the last rename of its table that was followed."""
+    shaped_by: str | None = None
+    """As ``TableState`` has it."""
     takes_place_of: Relation | None = None
     """The mirror whose place it takes, once that one's ``swap`` says so. From then on nothing is loaded into it."""
     format: int = 1
@@ -210,6 +212,7 @@ class TableDocument(_Document, frozen=True, kw_only=True):
             self.events,
             self.dropping_ts > max(self.floor_ts, self.newest_ts),
             self.base,
+            shaped_by=self.shaped_by,
         )
 
     @property
@@ -239,6 +242,10 @@ class TableDocument(_Document, frozen=True, kw_only=True):
     def with_base(self, run_hash: str) -> "TableDocument":
         """After ``Ledger.note_base``."""
         return self._with(base=run_hash)
+
+    def with_shape(self, pipeline: str) -> "TableDocument":
+        """After ``Ledger.note_shape``."""
+        return self._with(shaped_by=pipeline)
 
     def with_marks(self, schema_ts: int, whole_ts: int, newest_ts: int) -> "TableDocument":
         """After ``Ledger.raise_marks``."""

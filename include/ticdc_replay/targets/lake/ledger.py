@@ -170,6 +170,9 @@ class LakeLedger(BegunLoads):
     def note_base(self, target: Relation, run_hash: str) -> None:
         self._of(target).apply(lambda document: document.with_base(run_hash))
 
+    def note_shape(self, target: Relation, pipeline: str) -> None:
+        self._of(target).apply(lambda document: document.with_shape(pipeline))
+
     def raise_marks(self, target: Relation, *, schema_ts: int, whole_ts: int, newest_ts: int) -> None:
         self._of(target).apply(lambda document: document.with_marks(schema_ts, whole_ts, newest_ts))
 

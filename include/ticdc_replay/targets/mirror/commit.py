@@ -61,6 +61,7 @@ def _apply(
     state = observed.state
     if state is not None:
         differences.refuse_others(plan.target, state, index.pipeline, config.same_upstream_as)
+        differences.refuse_shaped(plan.target, state, index.pipeline)
         differences.refuse_other_deletes(plan.target, plan.source, state, plan.deleted_column)
         if base.floor_before(load, state).rows > max(plan.floor_ts, index.window.from_ts):
             raise TransientError(f"the floor of {plan.target} was raised while this load staged its rows; try again")
@@ -113,6 +114,8 @@ def _apply(
         )
         if plan.deleted_column is not None:
             ledger.note_deleted_column(plan.target, plan.deleted_column)
+    if plan.source in load.shaped_tables:
+        ledger.note_shape(plan.target, index.pipeline)
     if index.is_base:
         ledger.note_base(plan.target, index.run_hash)
     for move in moves:

@@ -172,6 +172,7 @@ def carry_out(
 ) -> None:
     """Do what ``plan`` says, and raise the floors."""
     kept = _kept_events(session, config, dialect, how.tables)
+    shaped = {new: _shaped_by(session, target_of(config, dialect, old)) for old, new in _renames(ddl).items()}
     for step in how.steps:
         session.require_locks()
         step.do()
@@ -195,9 +196,16 @@ def carry_out(
         else:
             ledger.raise_marks(target, schema_ts=0, whole_ts=0, newest_ts=0)  # ends what was begun to be added
             ledger.raise_floor(target, floor_ts, floor_ts)
+        if (shaped_by := shaped.get(table)) is not None:
+            ledger.note_shape(target, shaped_by)
     _bring_kept(session, config, dialect, kept, _renames(ddl))
     session.end_renames(how.names, floor_ts)
     clear_tombstones(session, config, dialect, how.tables)
+
+
+def _shaped_by(session: FollowingSession, target: Relation) -> str | None:
+    state = session.ledger.state_of(target)
+    return None if state is None else state.shaped_by
 
 
 def _kept_events(

@@ -72,6 +72,10 @@ class Ledger(ABC):
         """Note that deleted rows of *target*, which was just added, stay in it, marked in *column*."""
 
     @abstractmethod
+    def note_shape(self, target: Relation, pipeline: str) -> None:
+        """Note that *pipeline* loads *target*, which may be new, with a shape. May be noted again."""
+
+    @abstractmethod
     def raise_floor(self, target: Relation, floor_ts: int, form_floor_ts: int) -> None:
         """Apply no row below *floor_ts* to *target* any more, and no DDL below *form_floor_ts*. Higher floors stay.
 

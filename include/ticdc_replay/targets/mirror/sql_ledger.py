@@ -31,12 +31,13 @@ _TABLES_OF_TARGETS: tuple[LiteralString, ...] = (
     "added_columns",
     "column_events",
     "soft_deletes",
+    "shapes",
     "ledger",
 )
 
 
 class SqlLedger(SwappingLedger):
-    """The tables ``tables``, ``columns``, ``added_columns``, ``column_events``, ``soft_deletes`` and ``ledger``."""
+    """The tables ``tables``, ``columns``, ``added_columns``, ``column_events``, ``soft_deletes``, ``shapes`` and ``ledger``."""
 
     report_text: ClassVar[LiteralString]
     """The report of a row of ``ledger`` as text."""
@@ -61,6 +62,8 @@ class SqlLedger(SwappingLedger):
             "SELECT source_schema, source_table, pipeline, floor_ts, newest_ts, schema_ts, tombstones, topic_id, "
             "whole_ts, CASE WHEN floor_ts = truncated_to THEN form_floor_ts ELSE floor_ts END, "
             "(SELECT s.deleted_column FROM {schema}.soft_deletes s WHERE s.target_schema = t.target_schema "
+            "AND s.target_table = t.target_table), "
+            "(SELECT s.pipeline FROM {schema}.shapes s WHERE s.target_schema = t.target_schema "
             "AND s.target_table = t.target_table) FROM {schema}.tables t " + _OF_TARGET,
             place,
         )
@@ -91,6 +94,7 @@ class SqlLedger(SwappingLedger):
             row[9],
             events,
             deleted_column=row[10],
+            shaped_by=row[11],
         )
 
     def mirrors(self) -> list[tuple[TableName, Relation, str]]:
@@ -125,6 +129,14 @@ class SqlLedger(SwappingLedger):
         self._execute(
             "INSERT INTO {schema}.soft_deletes (target_schema, target_table, deleted_column) VALUES (%s, %s, %s)",
             [target.schema, target.table, column],
+        )
+
+    def note_shape(self, target: Relation, pipeline: str) -> None:
+        place = [target.schema, target.table]
+        self._execute("DELETE FROM {schema}.shapes " + _OF_TARGET, place)
+        self._execute(
+            "INSERT INTO {schema}.shapes (target_schema, target_table, pipeline) VALUES (%s, %s, %s)",
+            [*place, pipeline],
         )
 
     def raise_floor(self, target: Relation, floor_ts: int, form_floor_ts: int) -> None:

@@ -34,6 +34,7 @@ _TABLES = {
     "begun_changes": f"""id bigint NOT NULL AUTO_INCREMENT PRIMARY KEY, {_TARGET} column_name {_NAME}, new_name {_NAME},
         adds boolean NOT NULL, commit_ts bigint NOT NULL, INDEX (target_schema, target_table)""",
     "soft_deletes": f"{_TARGET} deleted_column {_NAME}, PRIMARY KEY (target_schema, target_table)",
+    "shapes": f"{_TARGET} pipeline varchar(191) NOT NULL, PRIMARY KEY (target_schema, target_table)",
     "dropping": f"{_TARGET} floor_ts bigint NOT NULL, PRIMARY KEY (target_schema, target_table)",
     "swaps": f"{_TARGET} content longtext NOT NULL, PRIMARY KEY (target_schema, target_table)",
     "renames": f"{_TARGET} content longtext NOT NULL, PRIMARY KEY (target_schema, target_table)",

@@ -10,6 +10,7 @@
 * ``added_columns``: each column that a DDL added, and what rows from before it show: a literal, or NULL;
 * ``column_events``: each column that a DDL dropped (``new_name`` is NULL) or renamed; names are the upstream's;
 * ``soft_deletes``: each mirror whose deleted rows stay, and the column that marks them;
+* ``shapes``: each table that is loaded with a shape, and the pipeline that does so: no other one may load it;
 * ``ledger``: one row per table, window and run that was applied, in the same transaction as its rows; the outcome in its report
   is ``stopped`` where DDL at the window's end stopped the load after them: such a window is not done;
 * ``generations``: which loads have begun, so that none commits after a newer one of its window (``marks``); by the schema of the
@@ -55,6 +56,9 @@ CREATE TABLE IF NOT EXISTS {schema}.column_events (
     PRIMARY KEY (target_schema, target_table, commit_ts, column_name));
 CREATE TABLE IF NOT EXISTS {schema}.soft_deletes (
     target_schema text NOT NULL, target_table text NOT NULL, deleted_column text NOT NULL,
+    PRIMARY KEY (target_schema, target_table));
+CREATE TABLE IF NOT EXISTS {schema}.shapes (
+    target_schema text NOT NULL, target_table text NOT NULL, pipeline text NOT NULL,
     PRIMARY KEY (target_schema, target_table));
 CREATE TABLE IF NOT EXISTS {schema}.ledger (
     target_schema text NOT NULL, target_table text NOT NULL, from_ts bigint NOT NULL, to_ts bigint NOT NULL,

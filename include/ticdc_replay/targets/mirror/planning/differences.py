@@ -154,6 +154,16 @@ def refuse_others(target: Relation, state: TableState, pipeline: str, same_upstr
         )
 
 
+def refuse_shaped(target: Relation, state: TableState, pipeline: str) -> None:
+    """Raise TargetMismatchError if another pipeline loads *target* with a shape: only its artefacts record what is masked."""
+    if state.shaped_by is not None and state.shaped_by != pipeline:
+        raise TargetMismatchError(
+            f"target table {target} has a `shape`, by which pipeline {state.shaped_by} loads it. No other pipeline can load it, "
+            "not even with the same one: give this target another `schema`, or leave the table out here; or drop the table and "
+            "run `ticdc-replay mirror forget`, and this pipeline loads it alone"
+        )
+
+
 def refuse_other_deletes(target: Relation, source: TableName, state: TableState, deleted_column: str | None) -> None:
     """Raise TargetMismatchError if *target* keeps deleted rows in another way than in *deleted_column*, None for not at all:
     what it has of deletes is in rows, or in its tombstones."""

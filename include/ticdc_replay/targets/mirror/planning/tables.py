@@ -119,6 +119,8 @@ class TableState(msgspec.Struct, frozen=True):
     """The run of the base whose load has begun, where its rows come in a later commit than its floor; empty elsewhere."""
     deleted_column: str | None = None
     """The column that marks deleted rows, which stay; None where they go, and in lakes."""
+    shaped_by: str | None = None
+    """The pipeline that loads it with a `shape`; no other one may load it. None for a table as the upstream's."""
 
     @property
     def needs_table(self) -> bool:
