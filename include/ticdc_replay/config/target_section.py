@@ -5,12 +5,13 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
 
 from ticdc_replay.config.shape import ShapeSection
 from ticdc_replay.config.target_rules import Rules
 from ticdc_replay.domain.connections import Connection
 from ticdc_replay.domain.dataset_names import DatasetName, of_table, of_uri
+from ticdc_replay.domain.table_patterns import TablePatterns
 from ticdc_replay.domain.tables import TableName
 
 TargetName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
@@ -31,6 +32,19 @@ class TargetSection(BaseModel):
 
     left_out_if_none: ClassVar[frozenset[str]] = frozenset()
     """Keys that are not written where they are None."""
+
+    @field_validator("shape", mode="after")
+    @classmethod
+    def _each_entry_counts(cls, shape: tuple[ShapeSection, ...]) -> tuple[ShapeSection, ...]:
+        """Refuses an entry with a pattern that an earlier entry covers: what it masks would not be masked."""
+        for at, entry in enumerate(shape):
+            earlier = TablePatterns([pattern for each in shape[:at] for pattern in each.tables])
+            for pattern in filter(earlier.covers, entry.tables):
+                raise ValueError(
+                    f"`shape`: {pattern} of entry {at + 1} never counts, as `tables` of an earlier entry match all that it does; "
+                    "move the narrower entry up, or take the pattern out"
+                )
+        return shape
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:

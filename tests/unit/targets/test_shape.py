@@ -206,6 +206,17 @@ def test_a_section_that_means_nothing_is_refused(entry: dict[str, Any]) -> None:
         ShapeSection.model_validate(entry)
 
 
+@pytest.mark.parametrize(("first", "second"), [(None, "shop.people"), ("shop.*", "Shop.p*")])
+def test_an_entry_that_an_earlier_one_hides_is_refused(tmp_path: Path, first: str | None, second: str) -> None:
+    """It would mask nothing."""
+    earlier = {"constants": {"_at": "loaded_at"}} | ({} if first is None else {"tables": [first]})
+    later = {"tables": ["store.people", second], "mask": {"email": "null"}}
+    target = {"type": "parquet", "name": "lake", "uri": tmp_path.as_uri()}
+    with pytest.raises(ConfigError, match=r"`shape`.*an earlier entry"):
+        read_section({**target, "shape": [earlier, later]})
+    read_section({**target, "shape": [later, earlier]})
+
+
 def test_a_key_is_renamed_and_hashed() -> None:
     made = shape(rename={"id": "person"}, mask={"id": "hash"}, salt_connection="salts")
     assert made.schema(PEOPLE).handle_key == ("person",)
