@@ -1,5 +1,6 @@
 """A lake table that takes the place of another one, with other columns: whatever breaks, readers see old rows or new ones."""
 
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -226,20 +227,62 @@ def test_generated_columns_refuse_the_swap_if_columns_change(make_lake: Callable
 
 
 def test_a_swap_that_can_not_be_done_leaves_the_old_table(make_lake: Callable[[], LakeRig]) -> None:
+    """Without the columns that it has added, so that loads go on."""
     lake = make_lake()
+    give_up(lake)
+    assert rows(lake) == OLD_ROWS
+    late = [put(60, id=2, v=31, gone=32, Name="late", n=33)]
+    lake.load(Changelog(lake.folder / "late", 50, 100).rows(OLD, late))
+    assert rows(lake) == [OLD_ROWS[0], (2, 31, 32, "late", 33)]
+    assert [run.window.from_ts for run in swap(lake).lacking] == [50]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_lost_table_stays_lost_if_a_swap_can_not_be_done(make_lake: Callable[[], LakeRig], killed: bool) -> None:
+    """An empty one in its place would be loaded into, and lack all rows from before."""
+    lake = make_lake()
+    drop_by_hand(lake)
+    give_up(lake, killed=killed)
+    with pytest.raises(TargetMismatchError, match="was dropped"):
+        lake.load(Changelog(lake.folder / "late", 50, 100).rows(OLD, [put(60, id=2, v=1, gone=1, Name="", n=1)]))
+    assert swap(lake).lacking == ()
+    assert new_rows(lake) == NEW_ROWS
+
+
+def test_a_mirror_that_was_forgotten_stays_forgotten_if_a_swap_can_not_be_done(
+    make_lake: Callable[[], LakeRig],
+) -> None:
+    """Else windows from below the floor of the new one would count as loaded."""
+    lake = make_lake()
+    lake.raise_floor("shop.t", 200, {"schema": mirror(lake).beside(TABLE).db_schema})
+    drop_by_hand(lake)
+    lake.forget("shop.t")
+    give_up(lake)
+    assert mirror(lake).floor_of(TABLE) == 0
+    lake.load(Changelog(lake.folder / "again", 0, 100).rows(OLD, [put(10, id=1, v=11, gone=12, Name="one", n=13)]))
+    assert rows(lake) == OLD_ROWS[:1]
+
+
+def give_up(lake: LakeRig, *, killed: bool = False) -> None:
+    """Swap without the right to write rows; if *killed*, die there, and abandon the rebuild."""
 
     def refused(*_: object, **__: object) -> None:
-        raise PermanentError("no right to write")
+        raise FaultError if killed else PermanentError("no right to write")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ticdc_replay.targets.lake.swap.commit_as", refused)
-        with pytest.raises(PermanentError, match="no right to write"):
+        with pytest.raises(FaultError if killed else PermanentError):
             swap(lake)
+    if killed:
+        mirror(lake).withdraw_swap(TABLE)
     assert not mirror(lake).is_swapping(TABLE)
-    assert [name for name, *_ in lake.rows("DESCRIBE shop.t") if name.startswith("_ticdc")] == []
-    assert lake.rows("SELECT id, v, gone FROM shop.t ORDER BY id") == [(1, 11, 12), (2, 21, 22)]
-    assert swap(lake).lacking == ()
-    assert new_rows(lake) == NEW_ROWS
+
+
+def drop_by_hand(lake: LakeRig) -> None:
+    if lake.kind == "delta":
+        shutil.rmtree(lake.folder / "tables" / "shop" / "t")
+    else:
+        lake.execute("DROP TABLE shop.t")
 
 
 def test_a_rebuild_is_given_up_until_its_rows_have_come(make_lake: Callable[[], LakeRig]) -> None:

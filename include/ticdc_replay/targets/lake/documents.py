@@ -139,6 +139,12 @@ class SwapNote(_Document, frozen=True):
     side: Relation
     held: str
     """Hash of the runs that the old mirror had. If it has others, a load came between, and the swap does not take place."""
+    is_new: bool = False
+    """Whether the ledger did not know the mirror. If the swap is withdrawn, it forgets it."""
+    is_lost: bool = False
+    """Whether there was no table. If the swap is withdrawn, there is none, either: one without rows would hide that."""
+    columns: tuple[str, ...] = ()
+    """Those of the table. If the swap is withdrawn, those that it has added go."""
     has_rows: bool = False
     """Whether the commit that brings the rows of ``side`` was done, whatever becomes of its snapshot."""
     is_written: bool = False

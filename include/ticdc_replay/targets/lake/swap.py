@@ -145,7 +145,9 @@ class SwappingLakeSession(FollowingLakeSession, SwappingSession):
         self._refuse_untakeable(swap)
         self.ledger.flush()
         self._verify()
-        self.ledger.begin_swap(swap.old, swap.new, swap.old_tombstones, held)
+        looked = self._look_now(swap.old)
+        columns = None if looked is None else [name for name, _, _ in looked.columns]
+        self.ledger.begin_swap(swap.old, swap.new, swap.old_tombstones, held, columns)
         note = self.ledger.swap_of(swap.old)
         assert note is not None, "it was noted"
         if not self._end(swap.old, note):
@@ -170,7 +172,7 @@ class SwappingLakeSession(FollowingLakeSession, SwappingSession):
                 f"{target} has the rows of {note.side} already: run `ticdc-replay mirror rebuild` again, which ends the swap"
             )
         if note is not None:
-            self._withdraw(target)
+            self._withdraw(target, note)
         self._release()
 
     def _refuse_untakeable(self, swap: Swap) -> None:
@@ -214,7 +216,7 @@ class SwappingLakeSession(FollowingLakeSession, SwappingSession):
         if not note.is_written:
             if self._is_void(target, note):
                 log.warning("%s stays as it is: the table %s, which was to take its place, is gone", target, note.side)
-                self._withdraw(target)
+                self._withdraw(target, note)
                 return False
             if not self._has_rows_of(target, note) and self.ledger.held_by(target) != note.held:
                 log.warning("%s stays as it is: it was loaded while %s began to take its place", target, note.side)
@@ -226,7 +228,7 @@ class SwappingLakeSession(FollowingLakeSession, SwappingSession):
                 failure = translate(error, self._format, "swap") if isinstance(error, SqlError) else error
                 if isinstance(failure, PermanentError) and not self._has_rows_of(target, note):
                     log.warning("%s stays as it is: it can't get the rows of %s", target, note.side)
-                    self._withdraw(target)
+                    self._withdraw(target, note)
                 raise
             config = self._format.config
             self._verify()
@@ -237,13 +239,22 @@ class SwappingLakeSession(FollowingLakeSession, SwappingSession):
         self._seen.clear()
         return True
 
-    def _withdraw(self, target: Relation) -> None:
-        """Let *target*, which has none of the new rows, stay as it is. Columns that were added under their own names stay, too:
-        a person may have added them."""
-        looked = self._look_now(target)
-        for name, _, _ in looked.columns if looked is not None else ():
-            if name.startswith(_TEMPORARY):
-                self._alter(target, RemoveColumn(name))
+    def _withdraw(self, target: Relation, note: SwapNote) -> None:
+        """Let *target*, which has none of the new rows, be as it was when the swap that *note* is of was decided: without the
+        columns that were added, and lost if it was."""
+        looked, new = self._look_now(target), self._look_now(note.side)
+        if looked is not None and note.is_lost and self.is_empty(target):
+            self.drop_table(target)
+        elif looked is not None:
+            added = {name for name, _, _ in new.columns} if new is not None and note.columns else set()
+            for name, _, _ in looked.columns:
+                if not name.startswith(_TEMPORARY) and name not in added.difference(note.columns):
+                    continue
+                reason = self._format.why_undroppable(self.sql, target, name)
+                if reason is None:
+                    self._alter(target, RemoveColumn(name))
+                else:
+                    log.warning("%s: the column %s, which was added, stays: %s", target, name, reason)
         self._verify()
         self.ledger.withdraw_swap(target)
 

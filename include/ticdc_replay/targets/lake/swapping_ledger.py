@@ -79,11 +79,16 @@ class SwappingLakeLedger(LakeLedger, SwappingLedger):
         """A hash of the runs that *target* has."""
         return canonical.hash_of([(run.window, run.run_hash) for run in self.applied_runs(target)])
 
-    def begin_swap(self, target: Relation, side: Relation, tombstones: Relation, held: str) -> None:
+    def begin_swap(
+        self, target: Relation, side: Relation, tombstones: Relation, held: str, columns: Sequence[str] | None
+    ) -> None:
         """Decide that *side* takes the place of *target*, which need not be known, has *tombstones*, and had the runs of *held*
-        (``held_by``) when both were compared."""
+        (``held_by``) when both were compared. Its table has *columns*; None if it is lost."""
         made = self._known(side)
-        if self._document(target) is None:
+        self._write_now(side, lambda document: document.with_place_of(target))
+        is_new = self._document(target) is None
+        note = SwapNote(side, held, is_new=is_new, is_lost=columns is None, columns=tuple(columns or ()))
+        if is_new:
             self.add_table(
                 target,
                 source=made.source,
@@ -93,9 +98,8 @@ class SwappingLakeLedger(LakeLedger, SwappingLedger):
                 floor_ts=made.floor_ts,
                 form_floor_ts=made.form_floor_ts,
             )
-            self.flush()
-        self._write_now(side, lambda document: document.with_place_of(target))
-        self._write_now(target, lambda document: document.with_swap(SwapNote(side, held)))
+        self._write_soon(target, lambda document: document.with_swap(note))
+        self.flush()
 
     def note_rows(self, target: Relation) -> None:
         """Note that the rows of the mirror that takes the place of *target* are in its table."""
@@ -141,8 +145,11 @@ class SwappingLakeLedger(LakeLedger, SwappingLedger):
         self.withdraw_swap(target)
 
     def withdraw_swap(self, target: Relation) -> None:
-        """Note no longer that a mirror takes the place of *target*."""
+        """Note no longer that a mirror takes the place of *target*, which is forgotten if only the swap has made it known."""
         note = self.swap_of(target)
+        if note is not None and note.is_new and not note.is_written and not self.applied_runs(target):
+            self.forget(target, self._known(target).tombstones)
+            return
 
         def ended(document: TableDocument) -> TableDocument:
             _require(document, note, target)
