@@ -2,18 +2,22 @@
 their values, later ones NULL, and no other column of the name inherits them."""
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.integration.targets.conftest import Mirror
 from tests.support.changelogs import Changelog, delete, put, table
+from tests.support.dying_loads import FaultError
 from tests.support.target_rigs import LakeRig, MirrorRig
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.ddl.reader import definition_from_sql
+from ticdc_replay.storage.file import FileStore
 from ticdc_replay.targets.base import StoppingDdl
 
 pytestmark = pytest.mark.integration
@@ -221,11 +225,15 @@ def test_one_statement_may_drop_a_column_and_add_another_of_its_name(mirror: Mir
 
 def followed(mirror: MirrorRig, window: Changelog, name: str) -> None:
     """Load *window*, which a DDL at its end stops, and let the mirror of *name* follow that."""
+    mirror.changeable().follow("pipeline", stopped(mirror, window, name))
+
+
+def stopped(mirror: MirrorRig, window: Changelog, name: str) -> StoppingDdl:
+    """Load *window*; the DDL at its end that stops it, for the mirror of *name*."""
     with pytest.raises(PolicyStopError, match="end the window"):
         mirror.load(window, drop_column="keep")
     changes = tuple(each for each in window.write().changes if each.commit_ts == window.window.to_ts - 1)
-    ddl = StoppingDdl(TableName("shop", name), window.window.to_ts - 1, changes, ("shop.*",))
-    mirror.changeable().follow("pipeline", ddl)
+    return StoppingDdl(TableName("shop", name), window.window.to_ts - 1, changes, ("shop.*",))
 
 
 @pytest.mark.parametrize("any_mirror", ["postgres", "mysql", "iceberg"], indirect=True)
@@ -250,6 +258,34 @@ def test_a_kept_column_follows_its_table_to_another_name(any_mirror: MirrorRig, 
     again = Changelog(artifacts, 400, 500).ddl(410, "CREATE TABLE orders (id BIGINT PRIMARY KEY, v BIGINT)")
     any_mirror.load(again.rows(made, [put(420, id=1, v=7)]), drop_column="keep")
     assert any_mirror.rows("SELECT id, v FROM shop.orders") == [(1, 7)]
+
+
+def test_a_kept_column_follows_its_table_though_the_command_is_killed_between_two_documents(
+    lake_spark: SparkSession, tmp_path: Path, artifacts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = LakeRig("iceberg", lake_spark, tmp_path)
+    lake.use_catalog_with_views()
+    lake.load_all(dropped(artifacts), drop_column="keep")
+    without = definition_from_sql(
+        TableName("shop", "orders"), "CREATE TABLE orders (id BIGINT PRIMARY KEY, u VARCHAR(20))"
+    )
+    renaming = Changelog(artifacts, 300, 351).knows(without).ddl(350, "RENAME TABLE orders TO old", table="shop.old")
+    ddl, update = stopped(lake, renaming, "orders"), FileStore.update
+
+    def dying(store: FileStore, name: str, change: Callable[[bytes | None], bytes]) -> None:
+        update(store, name, change)
+        if name == "tables/shop/old/state.json":
+            raise FaultError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileStore, "update", dying)
+        with pytest.raises(FaultError):
+            lake.changeable().follow("pipeline", ddl)
+    lake.changeable().follow("pipeline", ddl)
+    old = table("shop.old", {"id": INT, "u": TEXT}, valid_from=350)
+    lake.load(Changelog(artifacts, 351, 400).rows(old, [put(360, id=3, u="t")]), drop_column="keep")
+    shown = [row[:3] for row in lake.rows(SHOWN.replace("shop.orders", "shop.old"))]
+    assert shown == [*(row[:3] for row in KEPT[:2]), (3, None, "t"), *(row[:3] for row in KEPT[3:])]
 
 
 @pytest.mark.parametrize("any_mirror", ["postgres", "mysql", "iceberg"], indirect=True)

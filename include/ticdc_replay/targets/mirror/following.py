@@ -225,10 +225,12 @@ def _bring_kept(
     kept: Mapping[TableName, Sequence[ColumnEvent]],
     renames: Mapping[TableName, TableName],
 ) -> None:
-    """Note the *kept* columns of tables that were renamed under their new names alone."""
+    """Note the *kept* columns of tables that were renamed under their new names alone, also if an attempt has begun to."""
+    arriving = {new: kept.get(old, ()) for old, new in renames.items()}
     for table in kept.keys() & {*renames, *renames.values()}:  # also of tables that had the new names before
         for event in kept[table]:
-            session.note_column(target_of(config, dialect, table), ColumnMove(event.dropped, None, None))
+            if event not in arriving.get(table, ()):
+                session.note_column(target_of(config, dialect, table), ColumnMove(event.dropped, None, None))
     for old in kept.keys() & renames.keys():
         target = target_of(config, dialect, renames[old])
         for event in kept[old] if session.ledger.state_of(target) is not None else ():
