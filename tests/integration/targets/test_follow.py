@@ -489,6 +489,17 @@ def test_a_mirror_whose_new_name_is_outside_the_pipeline_goes(mirror: MirrorRig,
     mirror.load(feed.first(), **{**STOP, "tables": ("shop.t",)}, reload=True)
 
 
+@pytest.mark.parametrize("name", ["added", "renamed table"])
+def test_a_mirror_that_is_lost_after_it_is_missed(mirror: MirrorRig, name: str, tmp_path: Path) -> None:
+    """Also before any row comes from after the DDL."""
+    feed = Feed(CASES[name], tmp_path)
+    stop(mirror, feed)
+    follow(mirror, feed.ddl())
+    mirror.execute(f"DROP TABLE {feed.case.table}")
+    with pytest.raises(TargetMismatchError, match="was dropped"):
+        mirror.load(feed.later(), **STOP)
+
+
 class Names(NamedTuple):
     """Tables ``a`` and ``b``, which get other names, or the same again; whose rows each mirror has then, and what is mirrored."""
 

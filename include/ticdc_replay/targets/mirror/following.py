@@ -180,13 +180,16 @@ def carry_out(
     floor_ts, ledger = ddl.commit_ts + 1, session.ledger
     for table in sorted(how.tables, key=lambda each: each == ddl.table):  # last that by which a repeat finds the DDL
         target = target_of(config, dialect, table)
+        newest_ts = (
+            floor_ts if _has_table(session, how, target) else 0
+        )  # so that a mirror that is lost later is noticed
         if ledger.state_of(target) is None:
             ledger.add_table(
                 target,
                 source=table,
                 pipeline=pipeline,
                 tombstones=tombstones_of(target, dialect),
-                newest_ts=0,
+                newest_ts=newest_ts,
                 floor_ts=floor_ts,
                 form_floor_ts=floor_ts,
             )
@@ -194,7 +197,8 @@ def carry_out(
             if deleted_column is not None:
                 ledger.note_deleted_column(target, deleted_column)
         else:
-            ledger.raise_marks(target, schema_ts=0, whole_ts=0, newest_ts=0)  # ends what was begun to be added
+            # Also ends what was begun to be added.
+            ledger.raise_marks(target, schema_ts=0, whole_ts=0, newest_ts=newest_ts)
             ledger.raise_floor(target, floor_ts, floor_ts)
         if (shaped_by := shaped.get(table)) is not None:
             ledger.note_shape(target, shaped_by)
@@ -206,6 +210,12 @@ def carry_out(
 def _shaped_by(session: FollowingSession, target: Relation) -> str | None:
     state = session.ledger.state_of(target)
     return None if state is None else state.shaped_by
+
+
+def _has_table(session: FollowingSession, how: Following, target: Relation) -> bool:
+    """Whether *target* has a table once the steps of *how* are done."""
+    renamed = how.names.values()
+    return target in renamed or (target not in how.names and session.find_table(target) is not None)
 
 
 def _kept_events(
@@ -286,7 +296,8 @@ class _Planner:
             differences.refuse_other_deletes(target, entry.table, state, self._deleted_column)
             if state.topic_id is not None:
                 raise self._refused(entry.table, f"its rows are ordered by their place in Kafka: {REBUILD}")
-            if state.newest_ts > self._ddl.commit_ts:
+            is_followed = state.floor_ts >= self._floor_ts  # by an attempt that broke before it had written all floors
+            if state.newest_ts > (self._floor_ts if is_followed else self._ddl.commit_ts):
                 raise self._refused(
                     entry.table,
                     f"its mirror has rows from after the DDL, up to {describe(state.newest_ts)}, which a change would also "
