@@ -30,6 +30,7 @@ from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.targets.base import Followed, StoppingDdl
 from ticdc_replay.targets.database_ddl import ddl_of
 from ticdc_replay.targets.lake.following import FollowingLakeSession
+from ticdc_replay.targets.lake.mirror import LakeMirror
 from ticdc_replay.targets.mirror.planning.tables import Relation
 from ticdc_replay.targets.mysql.session import MysqlSession
 from ticdc_replay.targets.postgres.session import PostgresSession
@@ -498,6 +499,35 @@ def test_a_mirror_that_is_lost_after_it_is_missed(mirror: MirrorRig, name: str, 
     mirror.execute(f"DROP TABLE {feed.case.table}")
     with pytest.raises(TargetMismatchError, match="was dropped"):
         mirror.load(feed.later(), **STOP)
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_a_mirror_that_a_rebuild_brings_back_after_its_rename_is_refused(
+    lake_spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    """The rebuild began before the DDL was followed."""
+    lake, feed, own = (
+        LakeRig(kind, lake_spark, tmp_path),
+        Feed(CASES["renamed table"], tmp_path),
+        TableName("shop", "t"),
+    )
+    lake.use_catalog_with_views()
+    stop(lake, feed)
+    beside = lake.changeable()
+    assert isinstance(beside, LakeMirror)
+    lake.load(feed.first(), {"schema": beside.beside(own).db_schema}, **STOP)
+    follow(lake, feed.ddl())
+    assert beside.replace("pipeline", own, (), ()).lacking == ()
+    with pytest.raises(PolicyStopError, match="end the window"):
+        lake.load(feed.stopped(), **STOP)
+    with pytest.raises(PolicyStopError, match="is there already, beside"):
+        follow(lake, feed.ddl())
+    lake.execute("DROP TABLE shop.t")
+    follow(lake, feed.ddl())
+    for window in (feed.stopped(), feed.later()):
+        lake.load(window, **STOP)
+    assert mirrored(lake, feed.case) == shown(feed.upstream)
+    assert not lake.has_table("shop.t")
 
 
 class Names(NamedTuple):

@@ -100,6 +100,7 @@ class FollowingLakeSession(LakeSession, FollowingSession):
             if new is not None
             and own[old] is not None
             and self.ledger.former_of(new) == Former(own[old] or "", floor_ts)
+            and not self._is_made_again(old, floor_ts)
         }
         places = {place for name in (*names, *names.values()) if name is not None for place in (name, between(name))}
         marks = {place: self._mark_of(place) for place in places.difference(arrived.values())}
@@ -114,6 +115,12 @@ class FollowingLakeSession(LakeSession, FollowingSession):
             elif mark is not None and mark not in own.values():
                 self.find_table(old)  # raises: it is none of this ledger
         return found
+
+    def _is_made_again(self, old: Relation, floor_ts: int) -> bool:
+        """Whether *old* has a table again, below the floor *floor_ts* (TSO), though its own one has the new name: a rebuild that
+        began before the rename has made it."""
+        state, own = self.ledger.state_of(old), self.ledger.incarnation_of(old)
+        return state is not None and state.floor_ts < floor_ts and self._mark_of(old) == own
 
     def _mark_of(self, table: Relation) -> str | None:
         """The mark of the table that is called *table* now, empty if it has none; None if there is no table."""
