@@ -50,6 +50,13 @@ class Generations(Subject):
             upsert(connection, table, [_row(pipeline, window, run_hash, rows_hash, given)])
         return given
 
+    def given(self, pipeline: str) -> dict[str, int]:
+        """The generation of each run of *pipeline* that has one."""
+        columns = tables.generation.c
+        wanted = select(columns.run_hash, columns.generation).where(columns.pipeline == pipeline)
+        with self._database.reading() as connection:
+            return {row.run_hash: int(row.generation) for row in connection.execute(wanted)}
+
     def newest(self, pipeline: str, window: Window) -> int:
         """The largest generation of a run of *window*; 0 where none has one."""
         wanted = select(func.max(tables.generation.c.generation)).where(

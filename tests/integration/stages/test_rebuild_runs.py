@@ -48,10 +48,15 @@ def zoned(make_rig: Callable[..., Rig]) -> Rig:
     rig.resolved(15, 20, 30, 31)
     rig.replay(*WHOLE)
     assert hours(rig) == [8, 8, 8]
-    rig._declared["changefeed"]["timezone"] = "Asia/Shanghai"
+    move_to("Asia/Shanghai", rig)
+    return rig
+
+
+def move_to(timezone: str, rig: Rig) -> None:
+    """Give the changefeed another time zone: windows get new runs."""
+    rig._declared["changefeed"]["timezone"] = timezone
     rig.context.__exit__()
     rig.context = rig._context()
-    return rig
 
 
 def hours(rig: Rig) -> list[int]:
@@ -72,6 +77,28 @@ def test_a_run_that_newer_windows_have_repaired_is_left_out(zoned: Rig) -> None:
     assert [source.window for source in plan_rebuild(zoned.context, "warehouse", TIMES).sources] == [
         Window(*window) for window in WINDOWS
     ]
+
+
+def test_a_run_that_was_never_published_is_left_out_once_its_window_has_a_newer_one(zoned: Rig) -> None:
+    """Its worker died after the load, and the window was decoded in another way since: nothing ends that run any more."""
+    unpublished = zoned.decode(*WHOLE, repin=True)
+    zoned._load(write_load_job(zoned.context, unpublished, "warehouse").uri)
+    move_to("Asia/Tokyo", zoned)
+    zoned.load(zoned.decode(*WHOLE, repin=True))
+    assert hours(zoned) == [23, 23, 23]
+    rebuilt(zoned, TIMES)
+    assert hours(zoned) == [23, 23, 23]
+
+
+def test_a_run_of_a_state_store_that_was_lost_is_left_out_once_its_window_has_another_one(zoned: Rig) -> None:
+    zoned.context.__exit__()
+    for file in zoned.folder.rglob("state.db*"):
+        file.unlink()
+    zoned.context = zoned._context()
+    zoned.replay(*WHOLE)
+    assert hours(zoned) == [0, 0, 0]
+    rebuilt(zoned, TIMES)
+    assert hours(zoned) == [0, 0, 0]
 
 
 def test_runs_that_are_repaired_in_part_stop_a_rebuild_until_the_rest_is_named_and_replayed(zoned: Rig) -> None:

@@ -36,7 +36,13 @@ from ticdc_replay.stages.set_aside import is_set_aside
 from ticdc_replay.stages.upkeep import begun_rebuilds
 from ticdc_replay.stages.upkeep.follow import ddl_at, follow_in
 from ticdc_replay.stages.upkeep.mirror_jobs import Submit, needs_job, no_jobs, run_as_job
-from ticdc_replay.stages.upkeep.rebuild_plan import RebuildPlan, Source, plan_rebuild, replaceable
+from ticdc_replay.stages.upkeep.rebuild_plan import (
+    RebuildPlan,
+    Source,
+    plan_rebuild,
+    replaceable,
+    unrecorded_and_replaced,
+)
 from ticdc_replay.stages.window.jobs import write_load_job
 from ticdc_replay.targets.base import AppliedRun, LoadReport, Mirror, ReplaceableMirror, Replaced
 from ticdc_replay.targets.load import open_target
@@ -98,8 +104,10 @@ def _rebuild(
 ) -> Rebuilt:
     """``rebuild``, while *hold* keeps others away."""
     also: set[str] = set()
+    replaced_runs: frozenset[str] = frozenset()
     for _ in range(_ROUNDS):
         plan = plan_rebuild(context, target, table, base, to_ts)
+        plan = msgspec.structs.replace(plan, superseded=plan.superseded | replaced_runs)
         if _has_taken_over(context, mirror, target, table):  # in an attempt that broke after it, or by a load
             _clear(context, mirror, table, submit)
             return _end(context, mirror, target, plan)
@@ -113,10 +121,11 @@ def _rebuild(
             return _end(context, mirror, target, plan, replaced.lost)
         now = plan_rebuild(context, target, table, base, to_ts)
         known = now.superseded.union(source.run_hash for source in now.sources)
-        unknown = [run for run in replaced.lacking if run.run_hash not in known]
+        replaced_runs |= unrecorded_and_replaced(context, mirror.config.place, table, replaced.lacking, known)
+        unknown = [run for run in replaced.lacking if run.run_hash not in known | replaced_runs]
         if unknown:
             raise _held_only_by_the_old(context, mirror.config.place, table, unknown, to_ts)
-        also |= {run.run_hash for run in replaced.lacking}
+        also |= {run.run_hash for run in replaced.lacking} - replaced_runs
         tell(f"{table}: {len(replaced.lacking)} windows were loaded meanwhile")
     raise TransientError(
         f"{table}: {_ROUNDS} times in a row windows were loaded while the rebuild caught up. Pause the pipeline's DAG, and "

@@ -1,6 +1,6 @@
 """What a rebuild of a mirror takes: a base, or the table's CREATE TABLE, and the changelogs of the target's coverage after it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,7 +22,7 @@ from ticdc_replay.stages.upkeep import overlapping_runs
 from ticdc_replay.stages.upkeep.mirrors import opened_target
 from ticdc_replay.stages.window.bases import find_bases
 from ticdc_replay.state.coverage import Coverage
-from ticdc_replay.targets.base import ReplaceableMirror
+from ticdc_replay.targets.base import AppliedRun, ReplaceableMirror
 
 _REQUESTS = 16
 """Indexes that are read at once."""
@@ -139,6 +139,35 @@ def plan_rebuild(
     # Rows of other bases of the time are in the changelogs, too.
     superseded |= {each.run_hash for each in find_bases(context) if first is None or each.run_hash != first.run_hash}
     return RebuildPlan(table, begins, begin_ts, tuple(sources), end_ts, frozenset(superseded))
+
+
+def unrecorded_and_replaced(
+    context: ReplayContext, place: str, table: TableName, runs: Sequence[AppliedRun], known: Collection[str]
+) -> frozenset[str]:
+    """Those of *runs*, which the old mirror in *place* has, whose end was never recorded, if a newer run of their window is one
+    of *known*, those of a plan.
+
+    A run without a generation is of another pipeline, or of a state store that was lost: then the other one must be complete.
+    """
+    given = context.state.generations.given(context.pipeline.name)
+    records = [record for record in context.state.coverage.all(context.pipeline.name) if record.place == place]
+    recorded = {record.run_hash for record in records}
+
+    def is_newer(record: Coverage, run: AppliedRun) -> bool:
+        generation = given.get(run.run_hash)
+        return _is_complete(record, table) if generation is None else record.generation > generation
+
+    return frozenset(
+        run.run_hash
+        for run in runs
+        if run.run_hash not in recorded
+        and any(each.run_hash in known and each.window == run.window and is_newer(each, run) for each in records)
+    )
+
+
+def _is_complete(record: Coverage, table: TableName) -> bool:
+    """Whether nothing of *table* was set aside by the run of *record*, or all of that was re-driven."""
+    return next((each.quality for each in record.tables if each.table == table), record.quality) == "complete"
 
 
 def _begin(
