@@ -180,9 +180,8 @@ def carry_out(
     floor_ts, ledger = ddl.commit_ts + 1, session.ledger
     for table in sorted(how.tables, key=lambda each: each == ddl.table):  # last that by which a repeat finds the DDL
         target = target_of(config, dialect, table)
-        newest_ts = (
-            floor_ts if _has_table(session, how, target) else 0
-        )  # so that a mirror that is lost later is noticed
+        # So that a mirror that is lost later is noticed.
+        newest_ts = floor_ts if _has_table(session, how, target) else 0
         if ledger.state_of(target) is None:
             ledger.add_table(
                 target,
