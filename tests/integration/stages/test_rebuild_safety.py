@@ -30,7 +30,11 @@ from ticdc_replay.stages.upkeep.rebuild_plan import plan_rebuild
 from ticdc_replay.stages.upkeep.verification import Verification
 from ticdc_replay.stages.upkeep.verify_changelogs import verify_changelogs
 from ticdc_replay.storage.file import FileStore
+from ticdc_replay.targets.lake.session import LakeSession
 from ticdc_replay.targets.lake.swap import SwappingLakeSession
+from ticdc_replay.targets.mirror.planning.tables import Relation
+from ticdc_replay.targets.mysql.session import MysqlSession
+from ticdc_replay.targets.postgres.session import PostgresSession
 from ticdc_replay.verify.compare import Pace
 
 pytestmark = pytest.mark.integration
@@ -111,6 +115,35 @@ def test_an_abandoned_swap_is_not_taken_for_one_that_was_done(
         return deaths.seen
 
     assert die_at_statements(attempt, few=2 if fed.is_lake else 3, every=8 if fed.is_lake else 1) > 5
+
+
+def test_a_rebuild_clears_what_an_abandon_left_that_dropped_the_table_alone(
+    fed: Feeding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where each statement counts at once, the ledger still has the runs of a table that is gone."""
+    fed.replay(0, 1, 2)
+
+    def broken(*_: object) -> None:
+        raise TransientError("the lock is held")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(opened_target(fed.rig.context, "warehouse")), "replace", broken)
+        with pytest.raises(TransientError):
+            fed.rebuild()
+    owner = LakeSession if fed.is_lake else PostgresSession if fed.is_postgres else MysqlSession
+    drop = owner.drop_table
+
+    def dies_after(session: Any, target: Relation) -> None:
+        drop(session, target)
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, "drop_table", dies_after)
+        with pytest.raises(KilledError):
+            abandon(fed.rig.context, "warehouse", TABLE, fed.rig._load)
+    assert fed.rows == EXPECTED
+    fed.rebuild()
+    assert (fed.rows, fed.side, begun(fed.rig.context)) == (EXPECTED, [], ())
 
 
 def comparison(fed: Feeding) -> Verification:

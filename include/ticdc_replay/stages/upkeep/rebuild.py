@@ -149,6 +149,8 @@ def build_beside(
 
     Raises what loads raise, and ConfigError if a mirror beside was begun with another base.
     """
+    if begun_rebuilds.of_table(context, target, plan.table) is None and mirror.applied_beside(plan.table):
+        _remove(context, mirror, plan.table, submit)  # what an attempt to abandon it has left
     _require_same_beginning(mirror, plan)
     _end_replacing(context, mirror, target, plan.table)
     begun_rebuilds.note(context, target, plan.table, plan.begin_ts, is_comparison=is_comparison)
@@ -178,9 +180,14 @@ def remove_beside(context: ReplayContext, target: str, table: TableName, submit:
         )
     # Before anything beside is gone: a swap that has begun, and nothing beside, is a swap that was done.
     _end_replacing(context, mirror, target, table)
+    # Before it too: where each statement counts at once, a ledger may be left without its table. The next rebuild removes it.
+    begun_rebuilds.forget(context, target, table)
+    return _remove(context, mirror, table, submit)
+
+
+def _remove(context: ReplayContext, mirror: ReplaceableMirror[Any], table: TableName, submit: Submit) -> bool:
     begun = _clear(context, mirror, table, submit)
     forget_shape(context.artifacts, mirror.beside(table), table)
-    begun_rebuilds.forget(context, target, table)
     return begun
 
 
