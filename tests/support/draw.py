@@ -34,11 +34,13 @@ _TURNS = (
         "tests/spark/test_reconciliation_run.py",
         "tests/spark/test_submit.py",
     ),
+    ("versitygw",),
 )
-"""Dear files: a run has those of one line, which take about two minutes of processor time."""
+"""Dear files, and tests of a server that a new machine first has to build: a run has those of one line, which take about two
+minutes of processor time."""
 _DATABASE = re.compile(r"(?<=[\[-])(?:mysql|postgres)(?=[]-])")
 """Of two tests that differ in the kind of database alone, one runs. Of what is left of a file in tests/integration, and of a
-file's tests that are ``slow``, a half runs."""
+file's tests that are ``slow``, a third runs."""
 
 
 def drawn(items: Sequence[pytest.Item], seed: int | None) -> list[pytest.Item]:
@@ -54,18 +56,21 @@ def drawn(items: Sequence[pytest.Item], seed: int | None) -> list[pytest.Item]:
     for item in having_turn:
         if item.nodeid.startswith("tests/integration/") or item.get_closest_marker("slow"):
             dear[item.nodeid.partition("::")[0]].append(item.nodeid)
-    waiting = {name for ids in dear.values() for name in sorted(ids, key=partial(_number, seed))[: len(ids) // 2]}
+    waiting = {name for ids in dear.values() for name in sorted(ids, key=partial(_number, seed))[: len(ids) * 2 // 3]}
     return [item for item in having_turn if item.nodeid not in waiting]
 
 
 def _has_turn(item: pytest.Item, seed: int) -> bool:
     file = item.nodeid.partition("::")[0]
+    names = {file, *kinds(item)}
+    if any(turn != seed % len(_TURNS) and not names.isdisjoint(dear) for turn, dear in enumerate(_TURNS)):
+        return False
     if file.startswith("tests/integration/"):
         one_of = max((_OF_LAKES.get(kind, 1) for kind in kinds(item)), default=1)
         if one_of > 1 and file.startswith("tests/integration/stages/"):
             one_of = max(one_of, _OF_LAKES_IN_STAGES)
         return _number(seed, item.nodeid) % one_of == 0
-    return all(file not in files for turn, files in enumerate(_TURNS) if turn != seed % len(_TURNS))
+    return True
 
 
 def _number(seed: int, name: str) -> int:
@@ -73,10 +78,11 @@ def _number(seed: int, name: str) -> int:
 
 
 def kinds(item: pytest.Item) -> set[str]:
-    """The kinds of targets that the test is for, by its file and parameters; and other parameters that are texts."""
+    """The kinds of targets and servers that the test is for, by its fixtures and parameters; and other texts among these."""
     found = {value for value in getattr(item, "callspec", _NoParameters).params.values() if isinstance(value, str)}
-    is_of_lakes = "lake_spark" in getattr(item, "fixturenames", ())
-    return found | ({"iceberg"} if is_of_lakes and "delta" not in found else set())
+    fixtures = getattr(item, "fixturenames", ())
+    found |= {"versitygw"}.intersection(fixtures)
+    return found | ({"iceberg"} if "lake_spark" in fixtures and "delta" not in found else set())
 
 
 class _NoParameters:
