@@ -308,3 +308,23 @@ def test_a_reload_of_which_only_one_target_ended_is_told_by_the_next_run(replay:
     replay.redrive()
     assert replay.in_lake() == [1, 2]
     assert replay.held() == {"warehouse": [("complete", "proven")], "lake": [("complete", "proven")]}
+
+
+def test_a_load_that_was_not_published_before_its_mirror_is_forgotten_does_not_count(replay: Replay) -> None:
+    replay.resolved(*range(9))
+    replay.send(10, ddl(at(10), CREATE, kind=3))
+    replay.send(11, row(at(11), new=columns(1, "one")))
+    replay.resolved(*range(19, 23))
+    run_hash = replay.decode(9, 20)
+    replay.load(run_hash, ["warehouse"])  # that of the lake fails, so nothing is published
+    with psycopg.connect(replay.dsn) as connection:
+        connection.execute("DROP TABLE s.t")
+    forget(replay.context, "warehouse", TableName("s", "t"))
+    replay.load(run_hash, ["lake"])  # cleared
+    replay.publish(run_hash)
+    assert replay.held()["warehouse"] == ["gap"], "nothing was loaded into the mirror since"
+    assert replay.held()["lake"] == [("complete", "proven")]
+    replay.load(run_hash, ["warehouse"])
+    replay.publish(run_hash)
+    assert replay.in_warehouse() == [1]
+    assert replay.held()["warehouse"] == [("complete", "proven")]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from ticdc_replay.changelog.files.index import EventCounts, MessageCounts
+from ticdc_replay.changelog.files.index import ChangelogIndex, EventCounts, MessageCounts
 from ticdc_replay.changelog.files.reading import read_index
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.errors import ArtifactNotFoundError
@@ -13,11 +13,12 @@ from ticdc_replay.domain.messages import OffsetRange
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.window import Grade, Window
 from ticdc_replay.snapshot import manifest as manifests
-from ticdc_replay.snapshot.manifest import ManifestSource
+from ticdc_replay.snapshot.manifest import Manifest, ManifestSource
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.recording import finish_run
 from ticdc_replay.stages.set_aside import has_way_back, is_set_aside, set_aside
 from ticdc_replay.state.coverage import Coverage, CoveredTable, Quality
+from ticdc_replay.storage.base import ObjectInfo
 from ticdc_replay.targets.base import LEFT_OUT, LoadReport, TableReport
 
 
@@ -68,16 +69,13 @@ def publish(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> Ru
     ArtifactNotFoundError without a load report for a target's present place, ConfigError for an unknown target.
     """
     index = read_index(context.artifacts, run_hash)
-    manifest = manifests.decode(context.artifacts.get(f"manifests/{index.input_hash}.json"))
+    manifest = _manifest_of(context, index)
     loads = [load_of(context, run_hash, target) for target in targets]
     state, pipeline = context.state, context.pipeline.name
     known = {(record.place, record.attempt) for record in state.coverage.all(pipeline) if record.run_hash == run_hash}
     new = [load for load in loads if (load.place, load.attempt) not in known]
-    for load in new:
-        _forget_lost(context, load)
+    state.coverage.record([_covered(context, index, manifest, load) for load in new], ended=True)
     lacking = {load.target: is_set_aside(context, index, load.place) for load in loads}
-    covered = [coverage_of(load, manifest.grade, set_aside=lacking[load.target]) for load in new]
-    state.coverage.record([_with_redrives(context, record) for record in covered], ended=True)
     accepted = 0
     if index.report.quarantine_reasons and has_way_back(context, index):
         settle(context, run_hash)
@@ -105,6 +103,48 @@ def publish(context: ReplayContext, run_hash: str, targets: Sequence[str]) -> Ru
     return report
 
 
+def record_unpublished(context: ReplayContext, place: str) -> None:
+    """Record what loads have brought into *place* that was never published, as of a run whose other target failed.
+
+    To be called before a table of *place* is forgotten: published later, such a load would show the table as held.
+    """
+    records = context.state.coverage.all(context.pipeline.name)
+    published = {record.attempt for record in records if record.place == place}
+    elsewhere = {record.attempt for record in records} - published
+    settled: set[str] = set()
+    found = []
+    for entry in _newest_first(context, "loads/"):
+        _, run_hash, _, name = entry.name.split("/")
+        attempt = name.removesuffix(".json")
+        if run_hash in settled or attempt in elsewhere:
+            continue
+        if attempt not in published:
+            load = _read_load(context, entry.name)
+            if load.place != place:
+                continue
+            found.append(load)
+        settled.add(run_hash)
+    for load in found:
+        try:
+            index = read_index(context.artifacts, load.run_hash)
+            manifest = _manifest_of(context, index)
+        except ArtifactNotFoundError:  # then it can't be published, either
+            continue
+        if index.redrives is None:  # else the run whose quarantine it was has the coverage
+            context.state.coverage.record([_covered(context, index, manifest, load)])
+
+
+def _covered(context: ReplayContext, index: ChangelogIndex, manifest: Manifest, load: LoadReport) -> Coverage:
+    """What the place of *load*, the newest one of the run of *index*, holds of that run."""
+    _forget_lost(context, load)
+    set_aside = is_set_aside(context, index, load.place)
+    return _with_redrives(context, coverage_of(load, manifest.grade, set_aside=set_aside))
+
+
+def _manifest_of(context: ReplayContext, index: ChangelogIndex) -> Manifest:
+    return manifests.decode(context.artifacts.get(f"manifests/{index.input_hash}.json"))
+
+
 def load_of(context: ReplayContext, run_hash: str, target: str) -> LoadReport:
     """The newest report of a load of *run_hash* into the present place of *target*, under this name. Raises what
     ``last_load`` and ``ReplayContext.place_of`` raise."""
@@ -118,10 +158,9 @@ def last_load(context: ReplayContext, run_hash: str, place: str) -> LoadReport:
     """The newest report of a load of *run_hash* into *place*, whatever the target's name was. Raises
     ArtifactNotFoundError without one."""
     folder = f"loads/{run_hash}/"
-    found = [entry for entry in context.artifacts.list(folder) if entry.name.count("/") == 3]
     others = set()
-    for entry in sorted(found, key=lambda entry: (entry.last_modified, entry.name), reverse=True):
-        report = _with_place(context, msgspec.json.decode(context.artifacts.get(entry.name), type=LoadReport))
+    for entry in _newest_first(context, folder):
+        report = _read_load(context, entry.name)
         if report.place == place:
             return report
         others.add(report.place)
@@ -134,6 +173,16 @@ def last_load(context: ReplayContext, run_hash: str, place: str) -> LoadReport:
     raise ArtifactNotFoundError(
         f"{context.artifacts.uri(folder)} has no load report: run {run_hash} was not loaded into {place}{elsewhere}"
     )
+
+
+def _newest_first(context: ReplayContext, folder: str) -> list[ObjectInfo]:
+    """The load reports below *folder*, the newest first."""
+    found = [entry for entry in context.artifacts.list(folder) if entry.name.count("/") == 3]
+    return sorted(found, key=lambda entry: (entry.last_modified, entry.name), reverse=True)
+
+
+def _read_load(context: ReplayContext, name: str) -> LoadReport:
+    return _with_place(context, msgspec.json.decode(context.artifacts.get(name), type=LoadReport))
 
 
 def _with_place(context: ReplayContext, load: LoadReport) -> LoadReport:

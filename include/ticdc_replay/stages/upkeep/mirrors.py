@@ -7,7 +7,7 @@ from ticdc_replay.domain.tables import TableName
 from ticdc_replay.domain.tso import describe
 from ticdc_replay.domain.window import Window
 from ticdc_replay.stages.context import ReplayContext
-from ticdc_replay.stages.load.publish import brought, last_load
+from ticdc_replay.stages.load.publish import brought, last_load, record_unpublished
 from ticdc_replay.stages.upkeep.floor_guards import still_to_come
 from ticdc_replay.targets.base import AnyTarget, FloorRaised, Mirror, RebuildableTarget
 from ticdc_replay.targets.load import open_target
@@ -53,6 +53,7 @@ def forget(context: ReplayContext, target: str, table: TableName) -> str:
     rebuilt.require_gone(pipeline, table)
     # First of all what is shown: the ledger alone decides whether windows are loaded again.
     place = context.place_of(target)
+    record_unpublished(context, place)
     context.state.coverage.forget(pipeline, place, table, _redrives_with(context, place, table))
     forgotten = rebuilt.forget(pipeline, table)
     forget_shape(context.artifacts, rebuilt.config, table)
