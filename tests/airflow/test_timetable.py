@@ -33,6 +33,47 @@ def as_scheduler_sees(parse, scheduling):
     return as_scheduler_sees
 
 
+@pytest.fixture
+def clock_hour():
+    return datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+
+
+@pytest.fixture
+def dag_after_run(process, scheduling):
+    """The DAG as Airflow's database has it, and a run of a kind in it, whose window ends then."""
+
+    def dag_after_run(run_type, end, created_by=None, **schedule):
+        from airflow.models.serialized_dag import SerializedDagModel
+        from airflow.utils.state import DagRunState
+        from airflow.utils.types import DagRunTriggeredByType
+
+        scheduling(**{"start": START.isoformat(), **schedule})
+        process()
+        dag = SerializedDagModel.get_dag("ticdc_replay_shop")
+        start = end - timedelta(hours=1)
+        run = dag.create_dagrun(
+            run_id=(created_by or run_type).generate_run_id(suffix=start.isoformat()),
+            logical_date=start,
+            data_interval=(start, end),
+            run_after=end,
+            run_type=run_type,
+            triggered_by=DagRunTriggeredByType.TIMETABLE,
+            state=DagRunState.SUCCESS,
+        )
+        return dag, run
+
+    return dag_after_run
+
+
+def next_window(dag, run):
+    """The window that Airflow schedules after *run*, the newest one."""
+    from airflow.models.dag import DagModel
+
+    model = DagModel(dag_id=dag.dag_id)
+    model.calculate_dagrun_date_fields(dag, reference_run=run)
+    return model.next_dagrun_data_interval_start, model.next_dagrun_data_interval_end
+
+
 def scheduled(dag):
     """The starts of the windows that the scheduler would run, one after the other."""
     info, starts = None, []
@@ -53,6 +94,48 @@ def test_without_catchup_the_window_that_ended_last_is_the_first(as_scheduler_se
     end = dag.next_dagrun_info(last_automated_run_info=None).data_interval.end
     now = datetime.now(UTC)
     assert now - timedelta(hours=1) <= end <= now
+
+
+def test_no_window_is_left_out_once_one_was_scheduled(dag_after_run, clock_hour):
+    """Airflow was down, or as many runs waited for the changefeed as may run at the same time."""
+    from airflow.utils.types import DagRunType
+
+    last = clock_hour - timedelta(hours=5)
+    assert next_window(*dag_after_run(DagRunType.SCHEDULED, last)) == (last, last + timedelta(hours=1))
+
+
+def test_a_backfill_does_not_move_a_schedule_without_catchup(dag_after_run, clock_hour):
+    from airflow.utils.types import DagRunType
+
+    dag, run = dag_after_run(DagRunType.BACKFILL_JOB, clock_hour - timedelta(days=30))
+    assert next_window(dag, run)[1] >= clock_hour
+
+
+def test_a_scheduled_run_that_a_backfill_repeats_is_followed_by_the_next_window(dag_after_run, clock_hour):
+    from airflow.utils.types import DagRunType
+
+    last = clock_hour - timedelta(hours=5)
+    dag, run = dag_after_run(DagRunType.BACKFILL_JOB, last, created_by=DagRunType.SCHEDULED)
+    assert next_window(dag, run) == (last, last + timedelta(hours=1))
+
+
+@pytest.mark.parametrize(
+    ("ended", "cron", "hours"), [(5, "0 0 * * *", 19), (0, "0 * * * *", 1), (5, "30 * * * *", 0.5)]
+)
+def test_windows_follow_each_other_after_the_schedule_has_changed(dag_after_run, clock_hour, ended, cron, hours):
+    from airflow.utils.types import DagRunType
+
+    last = clock_hour.replace(hour=ended) - timedelta(days=2)
+    dag, run = dag_after_run(DagRunType.SCHEDULED, last, cron=cron, catchup=True)
+    assert next_window(dag, run) == (last, last + timedelta(hours=hours))
+
+
+def test_windows_before_a_later_start_are_left_out(dag_after_run, clock_hour):
+    from airflow.utils.types import DagRunType
+
+    last, start = clock_hour - timedelta(hours=9), clock_hour - timedelta(hours=3)
+    dag, run = dag_after_run(DagRunType.SCHEDULED, last, start=start.isoformat())
+    assert next_window(dag, run) == (start, start + timedelta(hours=1))
 
 
 def test_nothing_is_scheduled_after_the_end_or_before_the_start(as_scheduler_sees):

@@ -3,9 +3,14 @@
 from datetime import datetime
 from typing import Any
 
-from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction
+from airflow.timetables.base import DagRunInfo, TimeRestriction
 from airflow.timetables.interval import CronDataIntervalTimetable
+from airflow.utils.types import DagRunType
 from pendulum import FixedTimezone, Timezone, instance
+
+
+class _Backfilled(DagRunInfo):
+    """A run of a backfill."""
 
 
 class WindowTimetable(CronDataIntervalTimetable):
@@ -17,6 +22,10 @@ class WindowTimetable(CronDataIntervalTimetable):
     start date, so it lives here too.
 
     A backfill names its own range and may reach outside.
+
+    Once a window was scheduled, each next one begins where the last one ended: also if Airflow was down or as many runs waited as
+    may run, and after a change of the schedule. Airflow itself leaves such windows out, without a trace. A later *start* alone
+    does that here. A backfill's runs count only with *catchup*: else one old window would bring all that are newer.
     """
 
     def __init__(
@@ -33,15 +42,23 @@ class WindowTimetable(CronDataIntervalTimetable):
         self._end = end
         self._catchup = catchup
 
-    def next_dagrun_info(
-        self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
+    def run_info_from_dag_run(self, *, dag_run: Any) -> DagRunInfo:
+        info = super().run_info_from_dag_run(dag_run=dag_run)
+        # By the id: a backfill that repeats a scheduled run makes it a run of its own type.
+        return _Backfilled(*info) if DagRunType.from_run_id(dag_run.run_id) is DagRunType.BACKFILL_JOB else info
+
+    def next_dagrun_info_v2(
+        self, *, last_dagrun_info: DagRunInfo | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
-        if restriction.earliest is None:  # the scheduler asks; a backfill has a start
-            end = None if self._end is None else instance(self._end)
-            restriction = TimeRestriction(instance(self._start), end, self._catchup)
-        return super().next_dagrun_info(
-            last_automated_data_interval=last_automated_data_interval, restriction=restriction
-        )
+        if restriction.earliest is not None:  # a backfill asks; the scheduler has no start
+            return super().next_dagrun_info_v2(last_dagrun_info=last_dagrun_info, restriction=restriction)
+        first, end = instance(self._start), None if self._end is None else instance(self._end)
+        if last_dagrun_info is None or (isinstance(last_dagrun_info, _Backfilled) and not self._catchup):
+            restriction = TimeRestriction(first, end, self._catchup)
+            return super().next_dagrun_info_v2(last_dagrun_info=last_dagrun_info, restriction=restriction)
+        assert last_dagrun_info.data_interval is not None, "each run of this timetable has one"
+        start = max(last_dagrun_info.data_interval.end, self._align_to_next(first))
+        return None if end is not None and start > end else DagRunInfo.interval(start, self._get_next(start))
 
     def serialize(self) -> dict[str, Any]:
         end = None if self._end is None else self._end.isoformat()
