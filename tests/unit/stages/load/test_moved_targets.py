@@ -82,6 +82,30 @@ def test_a_run_is_not_published_for_a_place_that_it_was_not_loaded_into(folder: 
     assert lake.held() == ("complete", "proven")
 
 
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        (
+            "targets: [{name: lake, type: parquet, uri: '%s/a', shape: [{tables: ['*.*'], mask: {v: 'null'}}]}]",
+            "target lake",
+        ),
+        ("targets: [{name: lake, type: parquet, uri: '%s/a'}]\npolicies: {drop: apply}", "policies.drop"),
+    ],
+)
+def test_a_load_that_was_prepared_before_the_file_was_changed_does_not_begin(
+    folder: Path, line: str, named: str
+) -> None:
+    lake = lake_at(folder, "a")
+    job = lake.job(lake.run("proven", 1))
+    begin_load(lake.context, job)
+    file = folder / "pipeline.yaml"
+    kept = "".join(each for each in file.read_text().splitlines(keepends=True) if not each.startswith("targets:"))
+    file.write_text(kept + line.replace("%s", folder.as_uri()))
+    changed = ReplayContext(load_pipeline(file), Connections())
+    with pytest.raises(ConfigError, match=f"before the pipeline file was changed .{named}.*from check on"):
+        begin_load(changed, job)
+
+
 def test_a_target_that_is_renamed_keeps_what_its_place_has(folder: Path) -> None:
     lake = lake_at(folder, "a")
     run_hash = lake.run("proven", 1)
