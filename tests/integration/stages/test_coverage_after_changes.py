@@ -43,6 +43,7 @@ from ticdc_replay.stages.quarantine.redrive import (
     write_redrive_loads,
 )
 from ticdc_replay.stages.upkeep.mirrors import forget
+from ticdc_replay.stages.upkeep.verify import verify_job
 from ticdc_replay.stages.window.jobs import write_load_job
 from ticdc_replay.stages.window.pin import pin
 from ticdc_replay.storage import open_store
@@ -79,7 +80,7 @@ class Replay:
                 {
                     "name": "shop",
                     "changefeed": {"sink_uri": sink, "timezone": "UTC", "config": config},
-                    "connections": {"kafka": "kafka"},
+                    "connections": {"kafka": "kafka", "source": "upstream"},
                     "artifacts": (folder / "artifacts").as_uri(),
                     "tables": ["s.*"],
                     "schedule": {"start": "2025-10-01T00:00:00Z"},
@@ -328,3 +329,20 @@ def test_a_load_that_was_not_published_before_its_mirror_is_forgotten_does_not_c
     replay.publish(run_hash)
     assert replay.in_warehouse() == [1]
     assert replay.held()["warehouse"] == [("complete", "proven")]
+
+
+def test_a_comparison_goes_on_from_nothing_that_a_re_drive_of_a_part_has_changed(replay: Replay) -> None:
+    replay.resolved(*range(9))
+    replay.send(10, ddl(at(10), CREATE, kind=3))
+    replay.send(12, replay.reference(12))
+    replay.send(13, row(at(13), new={"id": columns(3)["id"]}, ccl=f"s3://bucket/{UUID(int=3)}.json"))
+    replay.send(14, row(at(14), new=columns(1, "one")))
+    replay.resolved(*range(19, 23))
+    replay.replay(9, 20)
+    (before,) = verify_job(replay.context, "warehouse").mirrors
+    replay.keep_object(12)
+    replay.redrive()
+    assert replay.in_warehouse() == [1, 2]
+    assert replay.held()["warehouse"] == [("quarantine", "proven")]
+    (after,) = verify_job(replay.context, "warehouse").mirrors
+    assert (after.at, after.loads != before.loads) == (before.at, True)

@@ -23,6 +23,7 @@ from ticdc_replay.stages.load.coverage import Covered, coverage
 from ticdc_replay.stages.upkeep.mirror_jobs import Submit, needs_job
 from ticdc_replay.stages.upkeep.mirrors import opened_target
 from ticdc_replay.stages.upkeep.verification import Verification
+from ticdc_replay.state.coverage import Coverage
 from ticdc_replay.targets.mirror.comparison import ComparableMirror, MirrorTable
 from ticdc_replay.targets.mirror.verify import Compared
 from ticdc_replay.verify.compare import Pace
@@ -162,9 +163,18 @@ class _Known:
                 "commitTs can be compared"
             )
         moment = self._moment(table, mirror, at)
-        # Re-drives, forgotten tables and floors are in them, too.
-        loads = sorted(canonical.hash_of(each) for each in self._records if each.window.from_ts <= moment)
+        # Forgotten tables and floors are in them, too, but not a re-drive that left a part of the table in quarantine.
+        records = [each for each in self._records if each.window.from_ts <= moment]
+        loads = sorted(canonical.hash_of(each) for each in records)
+        loads += sorted({each for record in records for each in self._redrives(record)})
         return ComparedMirror(table, moment, canonical.hash_of(loads))
+
+    def _redrives(self, record: Coverage) -> Iterator[str]:
+        """Those that the mirror's place holds of the run of *record*, if a part of it is still in quarantine."""
+        if "quarantine" in {record.quality, *(each.quality for each in record.tables)}:
+            for each in self._context.state.quarantine.redrives(record.pipeline, record.run_hash):
+                if each.place == record.place:
+                    yield each.redrive_hash
 
     def explained(self, found: TableVerification) -> TableVerification:
         """*found* with the windows of its rows, and what explains differences."""
