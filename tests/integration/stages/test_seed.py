@@ -339,6 +339,11 @@ def test_a_dump_of_another_consistency_is_refused(rig: Rig, dump: Path, consiste
         read_dump(rig.context, request_of(dump, consistency=consistency))
 
 
+def test_a_time_zone_that_does_not_exist_is_refused(rig: Rig, dump: Path) -> None:
+    with pytest.raises(ConfigError, match="--timezone: 'Moon/Base'"):
+        read_dump(rig.context, request_of(dump, zone="Moon/Base"))
+
+
 def delete_before(rig: Rig, left: int) -> None:
     """Have Kafka remove all messages of the topic but the last *left*."""
     from confluent_kafka import TopicPartition

@@ -173,12 +173,14 @@ class ChangelogStore:
             index = decode()
             self._record_used(index)
             self._store.put_once(f"{self.root}/{layout.INDEX}", canonical.encode(index))
-        except Exception:
+        except Exception as error:
             winner = self.index()
             if winner is None:
                 raise
+            # That its index was there first is no fault, and has no stack that anybody needs.
+            failure = None if isinstance(error, ArtifactExistsError) else error
             log.info(
-                "another attempt has completed changelog %s; its files are used", self._job.run_hash, exc_info=True
+                "another attempt has completed changelog %s; its files are used", self._job.run_hash, exc_info=failure
             )
             self._delete_leftovers(winner, f"{attempt.id}-")
             return winner

@@ -95,7 +95,13 @@ def definitions_of(context: ReplayContext, dump: Dump) -> Iterator[TableDefiniti
 
 
 def _check_zone(request: SeedRequest, definitions: list[TableDefinition]) -> None:
-    """Raise ConfigError if a table needs a time zone, and *request* names none or an unknown one."""
+    """Raise ConfigError if *request* names an unknown time zone, or none, and a table needs one."""
+    if request.zone is not None:
+        try:
+            check_zone(request.zone)
+        except ConfigError as error:
+            raise ConfigError(str(error).replace("changefeed.timezone", "--timezone", 1)) from None
+        return
     named = (
         f"{definition.name}.{column.name}"
         for definition in definitions
@@ -103,17 +109,11 @@ def _check_zone(request: SeedRequest, definitions: list[TableDefinition]) -> Non
         if column.type.base == "timestamp"
     )
     found = next(named, None)
-    if found is None:
-        return
-    if request.zone is None:
+    if found is not None:
         raise ConfigError(
             f"--timezone: {found} is a TIMESTAMP, and Dumpling writes such in the time zone of its session, which no file says: "
             "@@global.time_zone of TiDB, or time_zone of Dumpling's --params. Name it, such as +00:00 or Asia/Shanghai"
         )
-    try:
-        check_zone(request.zone)
-    except ConfigError as error:
-        raise ConfigError(str(error).replace("changefeed.timezone", "--timezone", 1)) from None
 
 
 def dump_connection(context: ReplayContext, uri: str) -> Connection | None:

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Barrier, Event
 from uuid import UUID
@@ -127,6 +128,17 @@ def test_of_attempts_that_commit_at_once_one_wins_and_all_return_its_index(
     store = ChangelogStore.open(job, Connections())
     assert indexes == [store.index()] * 4
     assert files(job, store.root) == [f"{store.root}/index.json", f"{store.root}/{indexes[0].reference_files[0]}"]
+
+
+def test_an_attempt_that_was_slower_shows_no_stack(
+    store: ChangelogStore, job: DecodeJob, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"):
+        for name in ("fast", "slow"):
+            attempt = Attempt(name)
+            store.complete(attempt, partial(decode, store, job, attempt, name))
+    assert f"another attempt has completed changelog {job.run_hash}" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 def interrupted(store: ChangelogStore, job: DecodeJob, finish: Callable[[], ChangelogIndex]) -> ChangelogIndex:
