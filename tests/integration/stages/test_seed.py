@@ -39,6 +39,7 @@ from ticdc_replay.stages.seed.jobs import seed_targets
 from ticdc_replay.stages.upkeep.mirrors import forget
 from ticdc_replay.stages.upkeep.prune import prune
 from ticdc_replay.stages.upkeep.rebuild import rebuild
+from ticdc_replay.stages.window.bases import find_bases
 from ticdc_replay.stages.window.jobs import write_load_job
 from ticdc_replay.targets.mirror import load as mirror_load
 
@@ -337,6 +338,17 @@ def test_a_topic_whose_messages_have_all_expired_shows_nothing(make_rig: Callabl
 def test_a_dump_of_another_consistency_is_refused(rig: Rig, dump: Path, consistency: str) -> None:
     with pytest.raises(ConfigError, match=f"--consistency {consistency}: such a dump has rows of several moments"):
         read_dump(rig.context, request_of(dump, consistency=consistency))
+
+
+def test_a_base_of_a_lost_state_store_is_found_again_once_its_dump_is_read_again(rig: Rig, dump: Path) -> None:
+    index = read_dump(rig.context, request_of(dump))
+    rig.context.__exit__()
+    (state,) = rig.folder.rglob("state.db")
+    state.unlink()
+    rig.context = rig._context()
+    assert list(find_bases(rig.context)) == []
+    assert read_dump(rig.context, request_of(dump)) == index
+    assert list(find_bases(rig.context)) == [index]
 
 
 def test_a_time_zone_that_does_not_exist_is_refused(rig: Rig, dump: Path) -> None:
