@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -41,6 +42,19 @@ def test_the_reconciliation_scans_what_is_left_lists_joins_and_reports(parse):
     assert all(task.doc_md for task in dag.tasks)
     assert (dag.max_active_runs, dag.is_paused_upon_creation) == (1, True)
     assert dag.timetable.summary == "0 3 * * *"
+
+
+def test_a_reconciliation_that_was_paused_for_days_runs_once(parse):
+    from airflow.timetables.base import DagRunInfo, TimeRestriction
+
+    now = datetime.now(UTC)
+    last = DagRunInfo.interval(now - timedelta(days=9), now - timedelta(days=8))
+    following = (
+        parse()
+        .dags[RECONCILIATION]
+        .timetable.next_dagrun_info_v2(last_dagrun_info=last, restriction=TimeRestriction(None, None, True))
+    )
+    assert now - timedelta(days=1) <= following.data_interval.end <= now
 
 
 def test_a_deletion_is_started_by_hand_asks_a_person_and_checks_again_before_it_deletes(parse):

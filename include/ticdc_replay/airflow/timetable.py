@@ -1,4 +1,4 @@
-"""When a pipeline's windows are scheduled."""
+"""When the runs of DAGs are scheduled."""
 
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,7 @@ class _Backfilled(DagRunInfo):
     """A run of a backfill."""
 
 
-class WindowTimetable(CronDataIntervalTimetable):
+class BoundedTimetable(CronDataIntervalTimetable):
     """The intervals of a cron expression; those that begin before *start* or after *end* are not scheduled.
 
     The DAG itself has no start and end date. With them Airflow makes no task for a manual run whose logical date, which is now
@@ -22,10 +22,6 @@ class WindowTimetable(CronDataIntervalTimetable):
     start date, so it lives here too.
 
     A backfill names its own range and may reach outside.
-
-    Once a window was scheduled, each next one begins where the last one ended: also if Airflow was down or as many runs waited as
-    may run, and after a change of the schedule. Airflow itself leaves such windows out, without a trace. A later *start* alone
-    does that here. A backfill's runs count only with *catchup*: else one old window would bring all that are newer.
     """
 
     def __init__(
@@ -42,30 +38,20 @@ class WindowTimetable(CronDataIntervalTimetable):
         self._end = end
         self._catchup = catchup
 
-    def run_info_from_dag_run(self, *, dag_run: Any) -> DagRunInfo:
-        info = super().run_info_from_dag_run(dag_run=dag_run)
-        # By the id: a backfill that repeats a scheduled run makes it a run of its own type.
-        return _Backfilled(*info) if DagRunType.from_run_id(dag_run.run_id) is DagRunType.BACKFILL_JOB else info
-
     def next_dagrun_info_v2(
         self, *, last_dagrun_info: DagRunInfo | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
-        if restriction.earliest is not None:  # a backfill asks; the scheduler has no start
-            return super().next_dagrun_info_v2(last_dagrun_info=last_dagrun_info, restriction=restriction)
-        first, end = instance(self._start), None if self._end is None else instance(self._end)
-        if last_dagrun_info is None or (isinstance(last_dagrun_info, _Backfilled) and not self._catchup):
-            restriction = TimeRestriction(first, end, self._catchup)
-            return super().next_dagrun_info_v2(last_dagrun_info=last_dagrun_info, restriction=restriction)
-        assert last_dagrun_info.data_interval is not None, "each run of this timetable has one"
-        start = max(last_dagrun_info.data_interval.end, self._align_to_next(first))
-        return None if end is not None and start > end else DagRunInfo.interval(start, self._get_next(start))
+        if restriction.earliest is None:  # the scheduler asks; a backfill has a start
+            end = None if self._end is None else instance(self._end)
+            restriction = TimeRestriction(instance(self._start), end, self._catchup)
+        return super().next_dagrun_info_v2(last_dagrun_info=last_dagrun_info, restriction=restriction)
 
     def serialize(self) -> dict[str, Any]:
         end = None if self._end is None else self._end.isoformat()
         return {**super().serialize(), "start": self._start.isoformat(), "end": end, "catchup": self._catchup}
 
     @classmethod
-    def deserialize(cls, data: dict[str, Any]) -> "WindowTimetable":
+    def deserialize(cls, data: dict[str, Any]) -> "BoundedTimetable":
         plain = CronDataIntervalTimetable.deserialize(data)
         assert isinstance(plain, CronDataIntervalTimetable)
         end = data["end"]
@@ -76,3 +62,29 @@ class WindowTimetable(CronDataIntervalTimetable):
             end=None if end is None else datetime.fromisoformat(end),
             catchup=data["catchup"],
         )
+
+
+class WindowTimetable(BoundedTimetable):
+    """When a pipeline's windows are scheduled: once one was, each next one begins where the last one ended.
+
+    Also if Airflow was down or as many runs waited as may run, and after a change of the schedule. Airflow itself leaves such
+    windows out, without a trace. A later *start* alone does that here. A backfill's runs count only with *catchup*: else one old
+    window would bring all that are newer.
+    """
+
+    def run_info_from_dag_run(self, *, dag_run: Any) -> DagRunInfo:
+        info = super().run_info_from_dag_run(dag_run=dag_run)
+        # By the id: a backfill that repeats a scheduled run makes it a run of its own type.
+        return _Backfilled(*info) if DagRunType.from_run_id(dag_run.run_id) is DagRunType.BACKFILL_JOB else info
+
+    def next_dagrun_info_v2(
+        self, *, last_dagrun_info: DagRunInfo | None, restriction: TimeRestriction
+    ) -> DagRunInfo | None:
+        is_asked_by_backfill = restriction.earliest is not None
+        counts_not = isinstance(last_dagrun_info, _Backfilled) and not self._catchup
+        if last_dagrun_info is None or is_asked_by_backfill or counts_not:
+            return super().next_dagrun_info_v2(last_dagrun_info=last_dagrun_info, restriction=restriction)
+        assert last_dagrun_info.data_interval is not None, "each run of this timetable has one"
+        start = max(last_dagrun_info.data_interval.end, self._align_to_next(instance(self._start)))
+        is_after_end = self._end is not None and start > instance(self._end)
+        return None if is_after_end else DagRunInfo.interval(start, self._get_next(start))

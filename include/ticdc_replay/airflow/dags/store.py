@@ -19,7 +19,7 @@ from ticdc_replay.airflow.operators.store import (
 )
 from ticdc_replay.airflow.operators.store_steps import Reconcile, Scan
 from ticdc_replay.airflow.store_form import store_params
-from ticdc_replay.airflow.timetable import WindowTimetable
+from ticdc_replay.airflow.timetable import BoundedTimetable
 from ticdc_replay.config.load import load_pipeline
 from ticdc_replay.config.load_store import LoadPipeline, load_store
 
@@ -39,7 +39,7 @@ def build_store_dag(path: str | Path, pipelines: str | Path, load: LoadPipeline 
         dag_id=naming.store_dag_id(store.name),
         description=store.description or f"Reconciles the claim-check objects of {store.uri}",
         doc_md=store_docs.store(loaded),
-        schedule=WindowTimetable(schedule.cron, schedule.timezone, start=schedule.start, end=None, catchup=False),
+        schedule=BoundedTimetable(schedule.cron, schedule.timezone, start=schedule.start, end=None, catchup=False),
         max_active_runs=1,
         is_paused_upon_creation=schedule.paused,
         params=store_params(store),

@@ -3,14 +3,14 @@
 from airflow.plugins_manager import AirflowPlugin
 
 from ticdc_replay.airflow.pages import URL_PREFIX, app
-from ticdc_replay.airflow.timetable import WindowTimetable
+from ticdc_replay.airflow.timetable import BoundedTimetable, WindowTimetable
 
 
 class TicdcReplayPlugin(AirflowPlugin):
     """The pages of pipelines and stores, as tabs of each DAG, and the timetable, which Airflow accepts from plugins only."""
 
     name = "ticdc_replay"
-    timetables = [WindowTimetable]
+    timetables = [BoundedTimetable, WindowTimetable]
     fastapi_apps = [{"name": "ticdc-replay", "app": app, "url_prefix": URL_PREFIX}]
     external_views = [
         {
