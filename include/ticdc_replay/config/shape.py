@@ -65,6 +65,16 @@ class ShapeSection(BaseModel):
         {}, description="Columns that loads fill: loaded_at, window, run or pipeline, by the column's name"
     )
 
+    @property
+    def hides(self) -> bool:
+        """Whether the target is not to have some values of the tables."""
+        return bool(self.mask or self.exclude or self.include != ("*",))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the tables stay as the upstream's."""
+        return not (self.hides or self.rename or self.cast or self.constants)
+
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
         hashes = [name for name, mask in self.mask.items() if mask == "hash"]

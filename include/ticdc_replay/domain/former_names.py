@@ -10,6 +10,6 @@ class FormerNames(msgspec.Struct, frozen=True):
 
     table: TableName
     tables: tuple[TableName, ...] = ()
-    """Sorted."""
+    """Sorted. One has the schema "" if DDL left it out: a table of this name in any schema."""
     columns: dict[str, tuple[str, ...]] = {}
     """Of columns by their name now, in the letter case of ``folded``; each sorted."""

@@ -23,6 +23,10 @@ class TablePatterns:
             self._known[name] = any(first.match(schema) and second.match(table) for first, second in self._patterns)
         return self._known[name]
 
+    def names(self, table: str) -> bool:
+        """Whether a table of this name, in whatever schema, may be wanted."""
+        return any(second.match(table) for _, second in self._patterns)
+
     def covers(self, pattern: str) -> bool:
         """Whether one pattern alone matches every table that *pattern* matches; False if only several together do, or
         if brackets make it hard to decide. Raises ConfigError for a pattern without a dot."""

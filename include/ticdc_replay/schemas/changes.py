@@ -115,8 +115,8 @@ class BreakingChange(msgspec.Struct, frozen=True, tag=True):
     what: str
     kind: BreakingKind = "not_understood"
     other: TableName | None = None
-    """Of ``renamed_away`` the new name, of ``renamed_here`` the old one, of ``recovered`` the old one if it has another now. None
-    in changelogs of earlier versions."""
+    """Of ``renamed_away`` the new name, of ``renamed_here`` the old one, of ``recovered`` the old one if it has another now. Of
+    ``not_understood`` the old one, without schema, if the text leaves that out. None in changelogs of earlier versions."""
     column: Column | None = None
     """Of ``column_narrowed`` and ``column_changed``, as it is now; None in changelogs of earlier versions."""
     key: tuple[str, ...] = ()
@@ -280,7 +280,7 @@ def _made_by(parsed: ParsedDdl, tables: Tables) -> dict[TableName, list[Change]]
     outcome = parsed.apply(tables)
     if isinstance(outcome, UnparsedDdl):
         what = f"a DDL that is not understood ({outcome.reason}): {ddl.query[:500]}"
-        return {outcome.table: [BreakingChange(what)]}
+        return {outcome.table: [BreakingChange(what, other=parsed.taken_by(outcome.table))]}
     return _changes(outcome.statement, outcome.defined, tables, ddl)
 
 

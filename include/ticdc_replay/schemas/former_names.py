@@ -73,6 +73,8 @@ def _follow(entry: TableChanges, known: defaultdict[TableKey, _Names], dropped: 
                 known[key].columns.pop(folded(name), None)
             case ColumnAdded(column=column):
                 known[key].columns.pop(folded(column.name), None)
+            case BreakingChange(kind="not_understood", other=TableName() as other):
+                known[key] = _Names({other})
             case BreakingChange(kind="dropped"):
                 dropped[key] = known.pop(key, _Names())
             case BreakingChange(kind="recovered", other=None) if key in dropped:

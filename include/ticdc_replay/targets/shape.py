@@ -31,7 +31,7 @@ from ticdc_replay.schemas.changes import (
     TableCreated,
 )
 
-DDL_NOT_SHOWN = "(not shown: the target masks or leaves out columns of this table; the changelog has the text)"
+DDL_NOT_SHOWN = "(not shown: the target masks or leaves out columns; the changelog has the text)"
 _encode = msgspec.msgpack.Encoder().encode
 _ALL_DIGITS = 200
 """More than any DECIMAL, or double in digits without exponent that a cast takes, has."""
@@ -116,7 +116,7 @@ class Shape(msgspec.Struct, frozen=True):
     @property
     def hides(self) -> bool:
         """Whether the target is not to have some of the table's values."""
-        return bool(self.section.mask or self.section.exclude or self.section.include != ("*",))
+        return self.section.hides
 
     def has(self, column: str, key: Sequence[str] = ()) -> bool:
         """Whether the target has *column* of the upstream; *key* are the columns of the handle key."""
@@ -333,8 +333,10 @@ class Shape(msgspec.Struct, frozen=True):
                 return self._retyped(change, column)
             case BreakingChange(kind="key_changed", key=key):
                 return msgspec.structs.replace(change, key=tuple(map(self.name_of, key)))
-            case BreakingChange(kind=kind) if kind == "not_understood" and self.hides:
-                return BreakingChange(f"a DDL that is not understood {DDL_NOT_SHOWN}", kind)
+            case BreakingChange(kind="not_understood") if self.hides:
+                return without_text(change)
+            case BreakingChange(kind="partition_emptied") if self.hides:
+                return msgspec.structs.replace(change, what="rows went without events")
         return change
 
     def _added(self, change: ColumnAdded) -> Change:
@@ -452,6 +454,11 @@ class Shape(msgspec.Struct, frozen=True):
 
     def _error(self, what: str, remedy: str) -> ConfigError:
         return ConfigError(f"shape of {self.table}: {what}; {remedy}")
+
+
+def without_text(change: BreakingChange) -> BreakingChange:
+    """*change*, of a DDL that is not understood, without the DDL's text."""
+    return msgspec.structs.replace(change, what=f"a DDL that is not understood {DDL_NOT_SHOWN}")
 
 
 def _key_hashes(

@@ -36,7 +36,7 @@ from ticdc_replay.schemas.ddl.statements import AlterTable, QualifiedName, Renam
 from ticdc_replay.storage.base import ObjectStore
 from ticdc_replay.targets.base import AnyTarget, Execute, Load, StoreAddress
 from ticdc_replay.targets.files import file_errors, whole_file
-from ticdc_replay.targets.shape import DDL_NOT_SHOWN, Attempt, Shape
+from ticdc_replay.targets.shape import DDL_NOT_SHOWN, Attempt, Shape, without_text
 
 _SALT_BYTES = 16
 _RECORDS = "shapes"
@@ -105,8 +105,12 @@ def with_key(shape: Shape, index: ChangelogIndex, known: Iterable[str] = ()) -> 
 
 def unsalted(section: TargetSection, table: TableName) -> Shape | None:
     """``shape_of`` for a forecast: its hashes are not those of the target."""
-    found = next((each for each in section.shape if TablePatterns(each.tables).wants(table.schema, table.table)), None)
-    return None if found is None else Shape(table, found)
+    found = _entry_of(section, table)
+    return None if found is None or found.is_plain else Shape(table, found)
+
+
+def _entry_of(section: TargetSection, table: TableName) -> ShapeSection | None:
+    return next((each for each in section.shape if TablePatterns(each.tables).wants(table.schema, table.table)), None)
 
 
 @contextmanager
@@ -118,6 +122,7 @@ def shaped(load: Load, target: AnyTarget, execute: Execute) -> Iterator[Load]:
     with another one; TransientError for a table whose rebuilt mirror with another shape takes its place.
     """
     section, connections = target.config, target.connections
+    load = msgspec.structs.replace(load, index=without_unclear_texts(section, load.index))
     refuse_renames(section, load.index.changes, load.selection)
     store = load.artifacts.open()
     shapes = {
@@ -297,12 +302,21 @@ def refuse_renames(section: TargetSection, changes: Iterable[TableChanges], sele
     wanted = TablePatterns(selection)
     for entry in changes if section.shape else ():
         for change in entry.changes:
-            new = change.other if isinstance(change, BreakingChange) and change.kind == "renamed_away" else None
-            if new is not None and wanted.wants(new.schema, new.table):
-                _refuse_rename(section, entry.table, new, f"at {describe(entry.commit_ts)}")
+            match change:
+                case BreakingChange(kind="renamed_away", other=TableName() as new):
+                    old = entry.table
+                case BreakingChange(kind="not_understood", other=TableName() as old):
+                    new = entry.table
+                case _:
+                    continue
+            if wanted.wants(new.schema, new.table):
+                _refuse_rename(section, old, new, f"at {describe(entry.commit_ts)}")
 
 
 def _refuse_rename(section: TargetSection, old: TableName, new: TableName, when: str) -> None:
+    if not old.schema:
+        _refuse_unclear_rename(section, old.table, new, when)
+        return
     shapes = [unsalted(section, table) for table in (old, new)]
     known = [None if each is None else each.section.model_copy(update={"tables": ()}) for each in shapes]
     if known[0] != known[1]:
@@ -310,6 +324,21 @@ def _refuse_rename(section: TargetSection, old: TableName, new: TableName, when:
             f"{old}: the table was renamed to {new} {when}, which `shape` of target {section.name} treats in another way: let "
             "one entry of `shape` match both names"
         )
+
+
+def _refuse_unclear_rename(section: TargetSection, old: str, new: TableName, when: str) -> None:
+    """``_refuse_rename`` of *old* in an unknown schema, unless an entry names *new* in full: a person has decided on it."""
+    own = _entry_of(section, new)
+    if own is not None and str(new).lower() in map(str.lower, own.tables):
+        return
+    now = ShapeSection() if own is None else own.model_copy(update={"tables": ("*.*",)})
+    for entry in section.shape:
+        if TablePatterns(entry.tables).names(old) and entry.model_copy(update={"tables": ("*.*",)}) != now:
+            raise PolicyStopError(
+                f"{new}: a table {old}, of a schema that the DDL leaves out, was renamed to it {when}, and `shape` of target "
+                f"{section.name} treats {', '.join(entry.tables)} in another way: let one entry of `shape` match both names. If "
+                f"it was another table, add an entry that names {new} in full; one with `tables` alone leaves it as it is"
+            )
 
 
 def _refuse_former_names(store: ObjectStore, load: Load, target: AnyTarget, shapes: Mapping[TableName, Shape]) -> None:
@@ -324,11 +353,11 @@ def _refuse_former_names(store: ObjectStore, load: Load, target: AnyTarget, shap
         now = _record_now(load, table, shape)
         known: dict[str, Any] = {}
         for old in names.tables:
-            recorded = _recorded(store, target.config, old)
+            recorded = _recorded(store, target.config, old) if old.schema else None
             # While an entry has the old name, it counts: the record does not know columns that came since. A name with neither
             # masks nothing.
             is_unlike = recorded is not None and not _agree(recorded, now)
-            if unsalted(target.config, old) is not None or is_unlike:
+            if not old.schema or unsalted(target.config, old) is not None or is_unlike:
                 _refuse_rename(target.config, old, table, "before the end of the window")
             known |= {} if recorded is None else recorded["columns"]
         own = _recorded(store, target.config, table)
@@ -476,6 +505,28 @@ def _shaped_ddl(index: ChangelogIndex, shapes: Mapping[TableName, Shape]) -> tup
     )
 
 
+def without_unclear_texts(section: TargetSection, index: ChangelogIndex) -> ChangelogIndex:
+    """*index* without the texts of DDL that may be of any table, if *section* hides values of some: those that are not
+    understood, or leave out a schema. Such a DDL may give a table another name, and its event has the new one."""
+    if not any(entry.hides for entry in section.shape):
+        return index
+    unclear = {ddl for ddl in index.ddl if (parsed := ParsedDdl(ddl.event)).statement is None or parsed.taken}
+    moments = {ddl.commit_ts for ddl in unclear}
+    return msgspec.structs.replace(
+        index,
+        ddl=tuple(_without_text(ddl) if ddl in unclear else ddl for ddl in index.ddl),
+        changes=tuple(_without_texts(entry) if entry.commit_ts in moments else entry for entry in index.changes),
+    )
+
+
+def _without_texts(entry: TableChanges) -> TableChanges:
+    changes = (
+        without_text(change) if isinstance(change, BreakingChange) and change.kind == "not_understood" else change
+        for change in entry.changes
+    )
+    return msgspec.structs.replace(entry, changes=tuple(changes))
+
+
 def _altered_by(ddl: Ddl) -> TableKey | None:
     """The table that *ddl* alters, by its text: the event of an ALTER TABLE with RENAME TO has the new name."""
     match ParsedDdl(ddl.event).statement:
@@ -485,19 +536,19 @@ def _altered_by(ddl: Ddl) -> TableKey | None:
 
 
 def _without_text(ddl: Ddl) -> Ddl:
-    renames = _renames_of(ddl)
-    return msgspec.structs.replace(ddl, query=f"RENAME TABLE {', '.join(renames)}" if renames else DDL_NOT_SHOWN)
+    return msgspec.structs.replace(ddl, query=_renames_of(ddl) or DDL_NOT_SHOWN)
 
 
-def _renames_of(ddl: Ddl) -> list[str]:
-    """What *ddl* renames, written anew, if it does nothing but rename tables: names have no values, and to other tables they tell
-    what became of them."""
+def _renames_of(ddl: Ddl) -> str:
+    """What *ddl* does to names of tables, written anew: names have no values, and tell other tables what became of them."""
     match ParsedDdl(ddl.event).statement:
         case RenameTables(pairs):
-            return [f"{_written(old)} TO {_written(new)}" for old, new in pairs]
-        case AlterTable(name, (RenameTo(new),)):
-            return [f"{_written(name)} TO {_written(new)}"]
-    return []
+            return f"RENAME TABLE {', '.join(f'{_written(old)} TO {_written(new)}' for old, new in pairs)}"
+        case AlterTable(name, actions):
+            renames = [f"RENAME TO {_written(action.to)}" for action in actions if isinstance(action, RenameTo)]
+            rest = [] if len(renames) == len(actions) else [f"/* {DDL_NOT_SHOWN} */"]
+            return " ".join((f"ALTER TABLE {_written(name)}", *renames, *rest)) if renames else ""
+    return ""
 
 
 def _written(name: QualifiedName) -> str:

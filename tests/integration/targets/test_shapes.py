@@ -17,6 +17,7 @@ from ticdc_replay.changelog.cells.written import written_cell
 from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connection, Connections
+from ticdc_replay.domain.definition import TableDefinition
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError, TargetMismatchError, UnrepresentableValueError
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.ddl.alter import alter
@@ -197,6 +198,66 @@ def test_a_renamed_table_shows_nothing_that_its_old_name_hides(
     rows = [put(210, id=1, email="e", age="1", **{column: "not to be seen"})]
     with pytest.raises(PolicyStopError, match="treats in another way"):
         any_mirror.load(Changelog(artifacts, 200, 300).rows(renamed, rows), former_names=known)
+
+
+HALF = ("RENAME TABLE people TO archive.people", "ALTER TABLE people RENAME TO archive.people")
+
+
+@pytest.mark.parametrize("ddl", HALF)
+@pytest.mark.parametrize("known", [(KNOWN,), ()], ids=["known", "unknown"])
+def test_a_rename_that_leaves_out_the_old_schema_unmasks_nothing(
+    any_mirror: MirrorRig, known: tuple[TableDefinition, ...], ddl: str, artifacts: Path
+) -> None:
+    """Its event has the new name alone. A person can tell that it was another table."""
+    entry = {"tables": ["shop.people"], **HIDDEN}
+    any_mirror.section |= {"mode": "history", "shape": [entry]}
+    any_mirror.load(windows(artifacts)[0])
+    window = Changelog(artifacts, 100, 200).knows(*known).ddl(150, ddl, table="archive.people")
+    renamed = table("archive.people", COLUMNS, valid_from=150)
+    later = Changelog(artifacts, 200, 300).rows(renamed, [person(210, 1, "1")])
+    names = tuple(former_names(window.write().changes))
+    for changelog in (window, later):
+        with pytest.raises(PolicyStopError, match=r"people, of a schema that the DDL leaves out.*match both names"):
+            any_mirror.load(changelog, former_names=names)
+    any_mirror.load(later, {"shape": [entry, {"tables": ["archive.people"]}]}, former_names=names)
+    assert any_mirror.rows("SELECT id, secret FROM archive.people") == [(1, "plain")]
+    any_mirror.load(later, {"shape": []}, former_names=names, reload=True)
+
+
+def test_a_rename_that_leaves_out_the_old_schema_keeps_what_is_masked(any_mirror: MirrorRig, artifacts: Path) -> None:
+    any_mirror.section |= {"mode": "history", "shape": [{"tables": ["*.people"], **HIDDEN}]}
+    any_mirror.load(windows(artifacts)[0])
+    window = Changelog(artifacts, 100, 200).ddl(150, HALF[0], table="archive.people")
+    window.rows(table("archive.people", COLUMNS, valid_from=150), [person(160, 1, "1")])
+    any_mirror.load(window, former_names=tuple(former_names(window.write().changes)))
+    assert any_mirror.rows("SELECT secret FROM archive.people WHERE id IS NOT NULL") == [("***",)]
+
+
+@pytest.mark.parametrize(
+    ("ddl", "new"),
+    [
+        ("ALTER TABLE people ADD COLUMN a VARCHAR(9) DEFAULT 'plain', SOFTDELETE = 'ON', RENAME TO clients", "shop.clients"),
+        ("ALTER TABLE people ADD COLUMN a VARCHAR(9) DEFAULT 'plain', RENAME TO archive.clients", "archive.clients"),
+    ],
+    ids=["not understood", "without schema"],
+)  # fmt: skip
+@pytest.mark.parametrize("mode", ["mirror", "history"])
+def test_a_ddl_that_may_be_of_a_masked_table_shows_no_text(
+    any_mirror: MirrorRig, mode: str, ddl: str, new: str, artifacts: Path
+) -> None:
+    """Its event is of the new name, which has no shape, or of which a person has said so."""
+    any_mirror.section |= {"mode": mode, "shape": [{"tables": ["shop.people"], **HIDDEN}, {"tables": [new]}]}
+    window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(199, ddl, table=new)
+    window.rows(table(new, {"id": INT}), [put(160, id=1)])
+    if mode == "mirror":
+        with pytest.raises(PolicyStopError, match=r"not understood \(not shown") as stop:
+            any_mirror.load(window)
+        assert "plain" not in str(stop.value)
+        return
+    assert "plain" not in str(any_mirror.load(window))
+    found = str(any_mirror.rows(f"SELECT * FROM {new}"))
+    assert "not shown" in found
+    assert "plain" not in found
 
 
 @pytest.mark.parametrize("entry", [None, {"mask": {"email*": "null"}}], ids=["no entry", "another entry"])

@@ -123,6 +123,17 @@ class ParsedDdl:
                 return self.new_names
         return {key_of(TableName(self.event.schema, self.event.table))} | {key for pair in self.copies for key in pair}
 
+    def taken_by(self, name: TableName) -> TableName | None:
+        """What the table *name* was called before, without schema, if this took the name from an unknown schema."""
+        return next(
+            (
+                TableName("", old[1])
+                for old, new in _pairs(self.statement)
+                if folded(old[1]) in self.taken and key_of(_full(new, self.event)) == key_of(name)
+            ),
+            None,
+        )
+
     def drops(self, name: TableName) -> bool:
         """Whether it drops the table *name* itself, or its database.
 

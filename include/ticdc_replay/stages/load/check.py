@@ -18,7 +18,7 @@ from ticdc_replay.stages.load.recording import record_decode
 from ticdc_replay.stages.named import require_set_aside
 from ticdc_replay.stages.set_aside import by_reason, has_way_back, listed_reasons, set_aside
 from ticdc_replay.targets.ddl import foreseen_stops, stopping_policies
-from ticdc_replay.targets.shaped_load import unsalted, with_key
+from ticdc_replay.targets.shaped_load import unsalted, with_key, without_unclear_texts
 
 
 class CheckResult(msgspec.Struct, frozen=True):
@@ -142,6 +142,7 @@ def ddl_stops(
 def _shaped(index: ChangelogIndex, target: TargetSection) -> tuple[ChangelogIndex, list[str]]:
     """*index* with the DDL as *target* is to have it, and what of it stops there for its shape."""
     changes, stops = [], []
+    index = without_unclear_texts(target, index)
     for entry in index.changes:
         shape = unsalted(target, entry.table)
         try:

@@ -19,7 +19,7 @@ from ticdc_replay.stages.upkeep.mirror_jobs import Submit, needs_job, no_jobs, r
 from ticdc_replay.stages.upkeep.mirrors import opened_mirror
 from ticdc_replay.targets.base import Followed, Mirror, StoppingDdl
 from ticdc_replay.targets.database_ddl import ddl_of
-from ticdc_replay.targets.shaped_load import refuse_renames, renaming_shapes, shape_in
+from ticdc_replay.targets.shaped_load import refuse_renames, renaming_shapes, shape_in, without_unclear_texts
 
 
 def stopping_ddl(context: ReplayContext, target: str, table: TableName, at: int | None = None) -> StoppingDdl:
@@ -47,6 +47,7 @@ def ddl_at(
 ) -> StoppingDdl:
     """The DDL of *table* at *commit_ts* (TSO) in the changelog *index*, as *mirror* is to have it: also one that drops its
     database, or spells its name in another letter case. Raises PolicyStopError for a RENAME to a name with another shape."""
+    index = without_unclear_texts(mirror.config, index)
     changes, own = [], ddl_of(index, table, commit_ts)
     refuse_renames(mirror.config, own, context.pipeline.tables)
     for entry in own:

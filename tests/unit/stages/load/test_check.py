@@ -119,3 +119,15 @@ def test_what_will_stop_a_load_is_told_before_it(
     assert len(stops["mirror"]) == len(stopping) + (policies == "{ddl: stop}")
     summary = CheckResult("0123456789abcdef", 7, 0, {}, (), (), ddl_stops=stops).summary
     assert "; DDL that stops load_mirror unless the floor of the mirror lies above it: shop." in summary
+
+
+def test_a_stop_that_is_told_before_a_load_shows_no_text_of_a_masked_table(tmp_path: Path) -> None:
+    """Its event is of the new name, which masks nothing."""
+    ddl = "ALTER TABLE people ADD COLUMN a VARCHAR(9) DEFAULT 'plain', SOFTDELETE = 'ON', RENAME TO orders"
+    window = Changelog(tmp_path, 100, 200).knows(ORDERS).ddl(110, ddl)
+    shape = "shape: [{tables: [shop.people], mask: {v: 'null'}}]"
+    text = PIPELINE.format(policies="{}").replace("connection: target", f"connection: target, {shape}")
+    (tmp_path / "shop.yaml").write_text(text)
+    stops = ddl_stops(window.write(), load_pipeline(tmp_path / "shop.yaml").pipeline)
+    assert "not understood (not shown" in str(stops)
+    assert "plain" not in str(stops)
