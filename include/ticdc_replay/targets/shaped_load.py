@@ -476,11 +476,17 @@ def _agree(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Whether both treat alike what both know. A column that is left out is known only as long as it is not found in the key."""
     before, after = recorded["columns"], now["columns"]
     shared = before.keys() & after.keys()
+    alike = (name for name in shared if _in_one_case(name, before[name]) == _in_one_case(name, after[name]))
     return (
-        all(before[name] == after[name] or (before[name] is None and name in now["key"]) for name in shared)
+        all(before[name] is None and name in now["key"] for name in shared.difference(alike))
         and recorded["constants"] == now["constants"]
         and (recorded["salt"] == now["salt"] or None in (recorded["salt"], now["salt"]))
     )
+
+
+def _in_one_case(name: str, column: list[Any] | None) -> list[Any] | None:
+    """*column* of a record, called *name* upstream: its own name, which has no letter case there, as ``folded`` has it."""
+    return [name, *column[1:]] if column is not None and folded(column[0]) == name else column
 
 
 def _is_hashed(column: list[Any] | None) -> bool:

@@ -459,6 +459,26 @@ def test_what_becomes_of_an_excluded_column_does_not_stop_a_mirror(
     assert shaped_mirror.rows("SELECT age FROM shop.people ORDER BY age") == [(1,), (2,), (3,), (4,), (5,)]
 
 
+@pytest.mark.parametrize("mode", ["mirror", "history"])
+def test_a_column_that_is_spelled_in_another_letter_case_has_the_same_shape(
+    any_mirror: MirrorRig, mode: str, artifacts: Path
+) -> None:
+    any_mirror.section |= {"mode": mode, "shape": [{"mask": {"email": {"fixed": "***"}}}]}
+    any_mirror.load(windows(artifacts)[0])
+    ddl = "ALTER TABLE people RENAME COLUMN email TO Email, RENAME COLUMN age TO AGE"
+    window = Changelog(artifacts, 100, 200).knows(KNOWN).ddl(150, ddl, table="shop.people")
+    columns = {"id": INT, "Email": TEXT, "AGE": TEXT, "secret": TEXT}
+    row = put(160, id=4, Email="plain-4", AGE="4", secret="s")
+    any_mirror.load(window.rows(table("shop.people", columns, valid_from=150), [row]))
+    any_mirror.load(windows(artifacts)[0], reload=True)
+    assert {id for (id,) in any_mirror.rows("SELECT id FROM shop.people WHERE id IS NOT NULL")} == {1, 2, 3, 4}
+    assert "plain-" not in str(any_mirror.rows("SELECT * FROM shop.people"))
+    with pytest.raises(TargetMismatchError, match="another `shape`"):
+        any_mirror.load(
+            window, {"shape": [{"mask": {"email": {"fixed": "***"}}, "rename": {"age": "years"}}]}, reload=True
+        )
+
+
 def test_another_shape_is_refused(shaped_mirror: MirrorRig, artifacts: Path) -> None:
     first, second, _ = windows(artifacts)
     shaped_mirror.load(first)
