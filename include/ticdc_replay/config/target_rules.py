@@ -43,7 +43,8 @@ MIRROR: Rules = {
     "table_created": DdlRule("apply"),
     "column_added": DdlRule("apply", "add the column to its mirror", "ddl"),
     "column_computed": DdlRule(
-        "stop", "add the column to its mirror, filled with what the upstream shows in older rows"
+        "stop",
+        "add the column to its mirror, filled with what the upstream shows in older rows, masked or cast as its `shape` says",
     ),
     "column_widened": DdlRule("apply", "change the column of its mirror", "ddl"),
     "truncated": DdlRule("apply", "delete the rows of its mirror up to this commitTs", "truncate"),

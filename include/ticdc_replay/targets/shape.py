@@ -344,6 +344,8 @@ class Shape(msgspec.Struct, frozen=True):
         if not self.has(column.name):
             return NoRowChange(f"add column {column.name}, which the target does not have")
         treatment, made = self.treatment_of(column.name), self.column(column)
+        if treatment.mask == "null":
+            return ColumnAdded(made, None, True)
         if treatment.is_plain or change.fill is None:
             return msgspec.structs.replace(change, column=made)
         if treatment.mask is not None and (treatment.mask != "hash" or column.type.base in _PLAIN_FILLS):

@@ -28,7 +28,7 @@ BEFORE = {"id": INT, "v": TEXT, "u": INT}
 CREATE = "CREATE TABLE `t` (`id` INT PRIMARY KEY, `v` VARCHAR(20), `u` INT)"
 HANDS = {
     r"add the column to its mirror: (\S+) (.+), with (.+) in all rows": "ALTER TABLE {0} ADD COLUMN {1} {2} DEFAULT {3}",
-    r"filled with what the upstream shows in older rows: (\S+) (.+)": "ALTER TABLE {0} ADD COLUMN {1} {2} DEFAULT '2020-01-01'",
+    r"masked or cast as its `shape` says: (\S+) (.+)": "ALTER TABLE {0} ADD COLUMN {1} {2} DEFAULT '2020-01-01'",
     r"the column (\S+) was dropped, and policies.drop is stop: drop the column of its mirror": "ALTER TABLE {0} DROP COLUMN {1}",
     r"the column (\S+) was renamed to (\S+?)[^:]*: rename the column": "ALTER TABLE {0} RENAME COLUMN {1} TO {2}",
     r"change the column of its mirror: (\S+) (.+)": "ALTER TABLE {0} ALTER COLUMN {1} TYPE {2}",

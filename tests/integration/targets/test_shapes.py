@@ -459,6 +459,23 @@ def test_what_becomes_of_an_excluded_column_does_not_stop_a_mirror(
     assert shaped_mirror.rows("SELECT age FROM shop.people ORDER BY age") == [(1,), (2,), (3,), (4,), (5,)]
 
 
+@pytest.mark.parametrize("mask", ["null", "hash"])
+def test_a_masked_column_with_a_computed_default_is_never_filled_with_plain_values(
+    shaped_mirror: MirrorRig, mask: str, artifacts: Path
+) -> None:
+    salt = {"salt_connection": "salts"} if mask == "hash" else {}
+    shaped_mirror.section["shape"] = [{"mask": {"v*": mask}, **salt}]
+    shaped_mirror.load(windows(artifacts)[0])
+    window = Changelog(artifacts, 100, 200).knows(KNOWN)
+    window.ddl(150, "ALTER TABLE people ADD COLUMN v DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP", table="shop.people")
+    if mask == "hash":
+        with pytest.raises(PolicyStopError, match="upstream shows in older rows, masked or cast as its `shape` says"):
+            shaped_mirror.load(window)
+        return
+    shaped_mirror.load(window)
+    assert set(shaped_mirror.rows("SELECT v FROM shop.people")) == {(None,)}
+
+
 @pytest.mark.parametrize("mode", ["mirror", "history"])
 def test_a_column_that_is_spelled_in_another_letter_case_has_the_same_shape(
     any_mirror: MirrorRig, mode: str, artifacts: Path

@@ -259,6 +259,14 @@ def test_ddl_changes_what_the_target_has(change: Change, expected: Change | str)
     assert expected == (kind_of(made) if isinstance(expected, str) else made)
 
 
+@pytest.mark.parametrize(("fill", "known"), [("x", True), (None, False)], ids=["default", "computed"])
+def test_a_column_that_is_masked_by_null_is_added_as_null_whatever_its_default(fill: str | None, known: bool) -> None:
+    added = TableChanges(PEOPLE.name, 5, (ColumnAdded(Column("note", TEXT, nullable=False), fill, known),))
+    (made,) = shape(**ENTRY).changes(added).changes
+    assert isinstance(made, ColumnAdded)
+    assert (made.fill, made.fill_known) == (None, True)
+
+
 def test_defaults_are_written_as_rows_are() -> None:
     made = shape(tables=["*.*"], mask={"n": "hash"}, cast={"m": "text"}, salt_connection="salts")
     added = TableChanges(
