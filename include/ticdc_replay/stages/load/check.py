@@ -43,6 +43,8 @@ class CheckResult(msgspec.Struct, frozen=True):
     """By target: what of the window's DDL will stop its load, unless the floor of the mirror lies above it."""
     idle_places: tuple[str, ...] = ()
     """Places in ``set_aside`` of the pipeline file that were read, and at which nothing was set aside."""
+    idle_shapes: dict[str, tuple[str, ...]] = {}
+    """By target: patterns in ``tables`` of its ``shape`` that match no table known so far: quiet tables, or a name mistyped."""
 
     @property
     def summary(self) -> str:
@@ -60,6 +62,11 @@ class CheckResult(msgspec.Struct, frozen=True):
             text += f"; no change of a table called {' or '.join(self.idle_patterns)} in this window"
         if self.idle_places:
             text += f"; {_idle_text(self.idle_places)}"
+        for target, patterns in self.idle_shapes.items():
+            text += (
+                f"; `shape` of target {target} has entries for {' and '.join(patterns)}, and no table of such a name is known "
+                "yet: if the name is mistyped, the table that it means is loaded as it is upstream"
+            )
         if self.elsewhere:
             rows = sum(each.rows for each in self.elsewhere)
             text += (
@@ -119,6 +126,7 @@ def check(context: ReplayContext, run_hash: str, tables: Sequence[str] | None = 
         redriven,
         ddl_stops(index, context.pipeline, tables),
         idle,
+        _idle_shapes(context, index),
     )
 
 
@@ -165,6 +173,21 @@ def idle_patterns(patterns: Sequence[str], changed: Sequence[TableName]) -> tupl
         for pattern, wanted in filters.items()
         if not any(wanted.wants(table.schema, table.table) for table in changed)
     )
+
+
+def _idle_shapes(context: ReplayContext, index: ChangelogIndex) -> dict[str, tuple[str, ...]]:
+    """``CheckResult.idle_shapes``: known are the tables of *index*, and of all that was loaded before."""
+    shapes = {
+        target.name: [name for entry in target.shape for name in entry.tables] for target in context.pipeline.targets
+    }
+    if not any(shapes.values()):
+        return {}
+    loaded = (
+        covered.table for record in context.state.coverage.all(context.pipeline.name) for covered in record.tables
+    )
+    known = [*{*index.table_names(), *loaded}]
+    found = {target: idle_patterns(patterns, known) for target, patterns in shapes.items()}
+    return {target: idle for target, idle in found.items() if idle}
 
 
 def _policy(reason: str) -> tuple[str, str]:

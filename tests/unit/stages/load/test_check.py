@@ -14,10 +14,12 @@ from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import PolicyStopError
 from ticdc_replay.domain.messages import EventPlace
 from ticdc_replay.domain.tables import TableName
+from ticdc_replay.domain.window import Window
 from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.snapshot.manifest import Manifest
 from ticdc_replay.stages.context import ReplayContext
 from ticdc_replay.stages.load.check import CheckResult, check, ddl_stops, idle_patterns
+from ticdc_replay.state.coverage import Coverage, CoveredTable
 
 CHANGED = [TableName("shop", "orders"), TableName("shop", "items")]
 
@@ -131,3 +133,35 @@ def test_a_stop_that_is_told_before_a_load_shows_no_text_of_a_masked_table(tmp_p
     stops = ddl_stops(window.write(), load_pipeline(tmp_path / "shop.yaml").pipeline)
     assert "not understood (not shown" in str(stops)
     assert "plain" not in str(stops)
+
+
+def test_a_shape_of_a_table_that_nobody_knows_is_told_since_its_name_may_be_mistyped(tmp_path: Path) -> None:
+    """Its table would be loaded with plain values. One that was loaded before is known, if it is quiet now."""
+    shape = "shape: [{tables: [shop.ordres, shop.orders, 'shop.people'], mask: {v: 'null'}}]"
+    text = PIPELINE.format(policies="{}").replace("connection: target", f"connection: target, {shape}")
+    (tmp_path / "shop.yaml").write_text(text.replace("file:///artifacts", tmp_path.as_uri()))
+    window = Changelog(tmp_path / "shop", 100, 200).empty(ORDERS.schema())
+    manifest = Manifest(
+        pipeline="shop", changefeed_hash="", window=window.window, grade="proven", topics=(), pinned_at_ms=1
+    )
+    window.input_hash = manifest.input_hash
+    index = window.write()
+    people = CoveredTable(TableName("shop", "people"), "complete")
+    loaded = Coverage(
+        pipeline="shop",
+        target="mirror",
+        place="elsewhere",
+        window=Window(0, 100),
+        run_hash="0" * 64,
+        selection=("shop.*",),
+        grade="proven",
+        quality="complete",
+        tables=(people,),
+        loaded_at_ms=1,
+    )
+    with ReplayContext(load_pipeline(tmp_path / "shop.yaml"), Connections()) as context:
+        context.artifacts.put_once(f"manifests/{manifest.input_hash}.json", canonical.encode(manifest))
+        context.state.coverage.record([loaded])
+        result = check(context, index.run_hash)
+    assert result.idle_shapes == {"mirror": ("shop.ordres",)}
+    assert "`shape` of target mirror has entries for shop.ordres, and no table of such a name" in result.summary
