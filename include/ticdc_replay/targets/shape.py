@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from ticdc_replay.changelog.cells.types import CELLS_TYPE, EXACT_TYPE, arrow_field, arrow_type, table_arrow_schema
-from ticdc_replay.changelog.cells.written import WrittenCell
+from ticdc_replay.changelog.cells.written import MOMENT_TYPES, WrittenCell, shortest
 from ticdc_replay.config.shape import CastType, Constant, Fixed, Mask, ShapeSection, cast_type
 from ticdc_replay.domain.column_types import CHARACTER_TYPES, INTEGER_TYPES, ColumnType
 from ticdc_replay.domain.errors import ConfigError, PolicyStopError
@@ -196,13 +196,6 @@ class Shape(msgspec.Struct, frozen=True):
             cells["_key"] = pa.array(_key_hashes(shaped, images, kept_exact), target.field("_key").type)
         arrays = [cells[name] if name in cells else batch[name] for name in target.names]
         return pa.RecordBatch.from_arrays(arrays, schema=target)
-
-    def keys(self, key: Mapping[str, WrittenCell]) -> list[dict[str, WrittenCell]]:
-        """The keys that a row with *key*, by the upstream's column, may have in the target: a hash is of the text on the wire,
-        which is one of several spellings. All cells of a row's key are spelled in one way."""
-        spelled = {name: cell.spellings() for name, cell in key.items()}
-        ways = (0, -1) if any(len(cells) > 1 for cells in spelled.values()) else (0,)
-        return [self.key({name: cells[way] for name, cells in spelled.items()}) for way in ways]
 
     def key(self, key: Mapping[str, WrittenCell]) -> dict[str, WrittenCell]:
         """The cells of a row's key as the target has them; *key* is by the upstream's column."""
@@ -510,8 +503,8 @@ def canonical_text(value: Any, column_type: ColumnType) -> bytes:
 
 
 def stable_text(value: Any, column_type: ColumnType) -> bytes:
-    """``canonical_text``, but that one number has one text, however many digits its type has: a column may be widened. Of a
-    value that its type does not hold, *value* is the exact text."""
+    """``canonical_text``, but that one number, or moment, has one text, however many digits its type has: a column may be
+    widened. Of a value that its type does not hold, *value* is the exact text."""
     base = column_type.base
     if base in ("float", "double") and not isinstance(value, bytes):
         return repr(float(value) + 0.0).encode()
@@ -523,6 +516,8 @@ def stable_text(value: Any, column_type: ColumnType) -> bytes:
         if number.is_finite():
             with localcontext(prec=_ALL_DIGITS):
                 return f"{number.normalize() + 0:f}".encode()
+    if base in MOMENT_TYPES and isinstance(value, bytes):
+        return shortest(value.decode(errors="surrogateescape")).encode(errors="surrogateescape")
     return value if isinstance(value, bytes) else canonical_text(value, column_type)
 
 

@@ -17,8 +17,7 @@ from ticdc_replay.domain.column_types import BINARY_TYPES, INTEGER_TYPES, Column
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _HEX = re.compile(r"0[xX]((?:[0-9a-fA-F]{2})*)", re.ASCII)
 _FRACTION = re.compile(r"(:\d\d)\.(\d*?)0*(Z?)\Z", re.ASCII)
-_CLOCK = re.compile(r"(:\d\d)(?:\.(\d+))?(Z?)\Z", re.ASCII)
-_MOMENTS = frozenset({"date", "time", "datetime", "timestamp"})
+MOMENT_TYPES = frozenset({"date", "time", "datetime", "timestamp"})
 
 
 class WrittenCell(NamedTuple):
@@ -36,18 +35,9 @@ class WrittenCell(NamedTuple):
             return pa.array([text is not None and _number(text) == wanted for text in cells.to_pylist()], pa.bool_())
         return pc.fill_null(pc.equal(cells, self.array[0]), False)
 
-    def spellings(self) -> "tuple[WrittenCell, ...]":
-        """The cell, and, where ``exact`` is a moment, the same with all digits of a second that the type has, as TiCDC writes it.
-        The hashes of both differ."""
-        digits = self.type.scale or 0
-        if self.exact is None or self.type.base not in _MOMENTS or not digits:
-            return (self,)
-        full = _CLOCK.sub(lambda found: f"{found[1]}.{(found[2] or '').ljust(digits, '0')}{found[3]}", self.exact)
-        return (self, self._replace(exact=full))
-
     def is_exactly(self, text: bytes) -> bool:
         """Whether *text*, what the wire had where its type can't hold it, is the value."""
-        return self.exact is not None and _shortest(text.decode(errors="replace")) == self.exact
+        return self.exact is not None and shortest(text.decode(errors="replace")) == self.exact
 
 
 def written_cell(text: str, column_type: ColumnType, zone: str) -> WrittenCell:
@@ -61,8 +51,8 @@ def written_cell(text: str, column_type: ColumnType, zone: str) -> WrittenCell:
         raise ValueError(converted.bad[0])
     if not converted.exact:
         return WrittenCell(column_type, converted.array, None)
-    if base in _MOMENTS or (base in ("enum", "set") and not names_known):
-        return WrittenCell(column_type, converted.array, _shortest(text))
+    if base in MOMENT_TYPES or (base in ("enum", "set") and not names_known):
+        return WrittenCell(column_type, converted.array, shortest(text))
     raise ValueError(f"{text!r} is out of its range")
 
 
@@ -85,7 +75,7 @@ def _neutral(text: str, column_type: ColumnType) -> Any:
         if found is None:
             raise ValueError(f"{text!r} is not bytes in hex, such as 0x00ff")
         return bytes.fromhex(found[1])
-    return _shortest(text) if base in _MOMENTS else text
+    return shortest(text) if base in MOMENT_TYPES else text
 
 
 def _number(text: str) -> Decimal | None:
@@ -96,6 +86,6 @@ def _number(text: str) -> Decimal | None:
     return number if number.is_finite() else None
 
 
-def _shortest(text: str) -> str:
-    """*text* of a moment without the zeros that end a fraction of a second."""
+def shortest(text: str) -> str:
+    """*text* of a moment, of ``MOMENT_TYPES``, without the zeros that end a fraction of a second."""
     return _FRACTION.sub(lambda found: found[1] + (found[2] and f".{found[2]}") + found[3], text)

@@ -179,10 +179,8 @@ def _facts(
             continue
         refused |= {(run_hash, place): "; ".join(reasons) for place, reasons in found.items()}
     shape = shape_of(section, context.connections, table)
-    keys = [key] if shape is None else shape.keys(key)
-    target = open_target(section, context.connections)
-    rows = [target.find_row(context.pipeline.name, table, each) for each in keys]
-    found_row = next((row for row in rows if row.version is not None), rows[0])
+    own = key if shape is None else shape.key(key)
+    found_row = open_target(section, context.connections).find_row(context.pipeline.name, table, own)
     return TargetFacts(section.name, found_row, loads, refused)
 
 
