@@ -328,8 +328,6 @@ class Shape(msgspec.Struct, frozen=True):
                 return msgspec.structs.replace(change, key=tuple(map(self.name_of, key)))
             case BreakingChange(kind="not_understood") if self.hides:
                 return without_text(change)
-            case BreakingChange(kind="partition_emptied") if self.hides:
-                return msgspec.structs.replace(change, what="rows went without events")
         return change
 
     def _added(self, change: ColumnAdded) -> Change:

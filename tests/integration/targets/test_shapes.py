@@ -260,6 +260,24 @@ def test_a_ddl_that_may_be_of_a_masked_table_shows_no_text(
     assert "plain" not in found
 
 
+@pytest.mark.parametrize(
+    "action",
+    [
+        "ADD PARTITION (PARTITION p1 VALUES IN ('plain'))",
+        "LAST PARTITION LESS THAN ('plain')",
+        "FIRST PARTITION LESS THAN ('plain')",
+    ],
+)
+def test_a_ddl_of_partitions_shows_no_value(any_mirror: MirrorRig, action: str, artifacts: Path) -> None:
+    """What it did is listed beside the rows."""
+    any_mirror.section |= {"mode": "history", "shape": [{"mask": {"email": "null", "*secret": "null"}}]}
+    window = Changelog(artifacts, 100, 200).knows(KNOWN).rows(PEOPLE, [person(110, 1, "1")])
+    any_mirror.load(window.ddl(150, f"ALTER TABLE people {action}", table="shop.people"))
+    found = str(any_mirror.rows("SELECT * FROM shop.people"))
+    assert "partition" in found
+    assert "plain" not in found
+
+
 @pytest.mark.parametrize("entry", [None, {"mask": {"email*": "null"}}], ids=["no entry", "another entry"])
 @pytest.mark.parametrize("back", ["", "RECOVER TABLE people", "FLASHBACK TABLE people TO people"])
 def test_what_a_column_was_under_its_old_name_is_for_ever(

@@ -115,11 +115,15 @@ def _order(cursor: Cursor) -> NoEffect:
 
 
 def _rest(cursor: Cursor) -> str:
-    """Reads to the end: partition clauses hold commas of their own, and MySQL allows no other action after them."""
+    """Reads to the end: partition clauses hold commas of their own, and MySQL allows no other action after them.
+
+    The result has no values: targets may mask them.
+    """
     words = []
     while not cursor.at_end:
         token = cursor.next()
-        words.append(token.text.lower() if token.kind == "word" else token.text)
+        is_value = token.kind in ("string", "number")
+        words.append("…" if is_value else token.text.lower() if token.kind == "word" else token.text)
     return " ".join(words[:8])
 
 
