@@ -349,3 +349,21 @@ def test_a_load_that_stalls_during_the_swap_brings_nothing_into_the_new_table(
     assert stalling.stalled
     lake.load(late)
     assert lake.rows("SELECT id, v FROM shop.t ORDER BY id") == [(1, "new")] * len(new)
+
+
+def test_a_swap_that_stalls_at_its_commit_until_it_is_given_up_brings_no_row(
+    make_lake: Callable[[], LakeRig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease has ended by then, and the ledger no longer knows it."""
+    lake = make_lake()
+    alike = [put(110, id=7, v=8, gone=9, Name="new", n=1)]
+    mirror(lake).abandon(TABLE)
+    beside(lake, Changelog(lake.folder / "artifacts", 0, 200, "alike").rows(OLD, alike))
+    last_look = {"iceberg": "CALL", "delta": "INSERT INTO"}[lake.kind]
+    stalling = Stalling(lake, 1, lambda: mirror(lake).withdraw_swap(TABLE), killed=False, only=last_look)
+    with monkeypatch.context() as patch:
+        stalling.patched(patch)
+        with pytest.raises(TransientError):
+            swap(lake)
+    assert stalling.stalled
+    assert lake.rows("SELECT id, v, gone, Name, n FROM shop.t ORDER BY id") == OLD_ROWS

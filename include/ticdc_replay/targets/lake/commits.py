@@ -90,10 +90,10 @@ def commit_as(
     return done
 
 
-def fence_settings(table_format: TableFormat, target: Relation, lease: HeldLease) -> dict[str, str]:
-    """The settings of ``TableFormat.fence``: it keeps loads out that have lost the lease of *target*, and lets those in that hold
-    *lease*."""
-    return table_format.commit_settings("fence", {}, _transaction(MERGES, target, lease.term - 1))
+def fence_settings(table_format: TableFormat, target: Relation, lease: HeldLease, what: str) -> dict[str, str]:
+    """The settings of ``TableFormat.fence``: it keeps attempts out that change *what*, and have lost the lease of *target*, and
+    lets those in that hold *lease*."""
+    return table_format.commit_settings("fence", {}, _transaction(what, target, lease.term - 1))
 
 
 def _transaction(what: str, target: Relation, term: int) -> Transaction:

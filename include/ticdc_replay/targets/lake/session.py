@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ticdc_replay.domain.errors import PermanentError, TargetMismatchError, TicdcReplayError
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.lake import merge, tables
-from ticdc_replay.targets.lake.commits import CONFLICTS, fence_settings
+from ticdc_replay.targets.lake.commits import CONFLICTS, MERGES, fence_settings
 from ticdc_replay.targets.lake.dialect import quoted, string
 from ticdc_replay.targets.lake.errors import NOT_FOUND, translated
 from ticdc_replay.targets.lake.lease import HeldLease
@@ -345,10 +345,10 @@ class LakeSession(Session):
                 if not (left and self._format.is_conflict(str(error))):
                     raise
 
-    def _fence(self, target: Relation, place: Relation | None = None) -> None:
-        """Keep loads out of the table from now on that have lost the lease of *target*, before a change that is no merge. The
-        table has the name *place*, if that is given."""
-        settings = fence_settings(self._format, target, self._leases[target])
+    def _fence(self, target: Relation, place: Relation | None = None, *, what: str = MERGES) -> None:
+        """Keep attempts out of the table from now on that change *what*, and have lost the lease of *target*. The table has the
+        name *place*, if that is given."""
+        settings = fence_settings(self._format, target, self._leases[target], what)
         self._run(self._format.fence(place or target), settings)
 
     @property

@@ -243,6 +243,10 @@ class SwappingLakeSession(FollowingLakeSession, SwappingSession):
         """Let *target*, which has none of the new rows, be as it was when the swap that *note* is of was decided: without the
         columns that were added, and lost if it was."""
         looked, new = self._look_now(target), self._look_now(note.side)
+        if looked is not None:
+            self._fence(target, what=_REBUILDS)  # an attempt may stall at its commit, and has lost its lease
+            if self._has_rows_of(target, note):
+                raise TransientError(f"{target} has got the rows of {note.side} meanwhile; try again")
         if looked is not None and note.is_lost and self.is_empty(target):
             self.drop_table(target)
         elif looked is not None:
