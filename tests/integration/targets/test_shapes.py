@@ -25,7 +25,7 @@ from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.schemas.ddl.statements import RenameColumn
 from ticdc_replay.schemas.former_names import former_names
 from ticdc_replay.storage import open_store
-from ticdc_replay.targets.base import StoppingDdl
+from ticdc_replay.targets.base import ReplaceableMirror, StoppingDdl
 from ticdc_replay.targets.load import open_target
 from ticdc_replay.targets.shaped_load import shape_in, shape_of
 
@@ -565,6 +565,28 @@ def test_a_shaped_table_is_of_one_pipeline(
     any_mirror.load(Changelog(artifacts, 200, 300).rows(PEOPLE, [person(210, 5, "5")]))
     found = any_mirror.rows("SELECT id, secret FROM shop.people WHERE id IS NOT NULL")
     assert sorted(found) == [(id, "***") for id in (1, 2, 3, 5)]
+
+
+@pytest.mark.parametrize("shape", [[HIDDEN], []], ids=["equal", "none"])
+def test_no_other_pipeline_rebuilds_a_shaped_mirror(
+    any_mirror: MirrorRig, shape: list[dict[str, Any]], artifacts: Path, tmp_path: Path
+) -> None:
+    """Its artefacts have no record of the shape, so plain values would take the place of masked ones."""
+    any_mirror.section |= {"shape": [HIDDEN]}
+    any_mirror.load(windows(artifacts)[0])
+    section = {"same_upstream_as": ["pipeline"], "shape": shape}
+    own = any_mirror.changeable(section)
+    assert isinstance(own, ReplaceableMirror)
+    other = base(tmp_path / "other", 200).rows(PEOPLE, [put(200, op="upsert", **person(200, 1, "1").cells)])
+    other.pipeline = "other"
+    any_mirror.load(other, section | {"schema": own.beside(PEOPLE.name).db_schema})
+    for attempt in (
+        lambda: own.require_replaceable("other", PEOPLE.name),
+        lambda: own.replace("other", PEOPLE.name, (), ()),
+    ):
+        with pytest.raises(TargetMismatchError, match="has a `shape`, by which pipeline pipeline loads it"):
+            attempt()
+    assert sorted(any_mirror.rows("SELECT id, secret FROM shop.people")) == [(id, "***") for id in (1, 2, 3)]
 
 
 def test_a_row_is_found_by_its_key_upstream(shaped_mirror: MirrorRig, artifacts: Path) -> None:

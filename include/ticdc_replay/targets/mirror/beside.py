@@ -163,6 +163,7 @@ class BesideMirror(KeptMirror[Config], ReplaceableMirror[Config]):
         state = session.ledger.state_of(swap.old)
         if state is not None:
             differences.refuse_others(swap.old, state, pipeline, self.config.same_upstream_as)
+            differences.refuse_shaped(swap.old, state, pipeline)
         found = session.find_table(swap.old)
         if found is None:
             return
