@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from ticdc_replay.domain.errors import PermanentError, TargetMismatchError, TicdcReplayError
+from ticdc_replay.domain.tables import folded
 from ticdc_replay.targets.base import Load
 from ticdc_replay.targets.lake import merge, tables
 from ticdc_replay.targets.lake.commits import CONFLICTS, MERGES, fence_settings
@@ -18,6 +19,7 @@ from ticdc_replay.targets.lake.ledger import LakeLedger
 from ticdc_replay.targets.lake.stage import StagedFiles
 from ticdc_replay.targets.lake.table_format import INCARNATION, KEY, LEDGER, TableFormat, properties_sql
 from ticdc_replay.targets.mirror.begun_changes import BegunChange, as_if_ended
+from ticdc_replay.targets.mirror.planning import differences
 from ticdc_replay.targets.mirror.planning.table_plan import TablePlan
 from ticdc_replay.targets.mirror.planning.tables import (
     Action,
@@ -166,6 +168,9 @@ class LakeSession(Session):
                 "in both targets, or another `schema` or catalog"
             )
         if incarnation is not None and incarnation not in self.ledger.marks_of(target):
+            for source, other, _ in self.ledger.mirrors():
+                if folded(str(other)) == folded(str(target)) and incarnation in self.ledger.marks_of(other):
+                    raise TargetMismatchError(f"{other} has the table of {target}: {differences.one_name(source)}")
             raise TargetMismatchError(
                 f"{target} is a mirror that its ledger no longer knows: it was forgotten or renamed, or the ledger was lost. "
                 "Run `ticdc-replay mirror follow` again if it broke while it renamed tables. Drop the table in other cases, "

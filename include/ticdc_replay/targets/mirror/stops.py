@@ -163,10 +163,7 @@ def refuse_shared_tables(plans: Sequence[TablePlan]) -> None:
         if other != plan.source:
             way_on = "leave `schema` of the target out, or load them with two targets"
             if folded(str(other)) == folded(str(plan.source)):
-                way_on = (
-                    "to this server they are one name. Load a window that ends where the name changes its letter case, drop the "
-                    f"mirror, run `ticdc-replay mirror forget <pipeline> {other}`, and load the windows of {plan.source}"
-                )
+                way_on = differences.one_name(other)
             raise TargetMismatchError(f"{other} and {plan.source} would both be mirrored in {plan.target}: {way_on}")
 
 

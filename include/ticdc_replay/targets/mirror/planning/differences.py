@@ -164,6 +164,14 @@ def refuse_shaped(target: Relation, state: TableState, pipeline: str) -> None:
         )
 
 
+def one_name(source: TableName) -> str:
+    """What a person does where a database takes the name of *source*, which it mirrors, for that of another table."""
+    return (
+        "to this database they are one name. Load a window that ends where the name changes its letter case, drop the mirror, "
+        f"run `ticdc-replay mirror forget <pipeline> {source}`, and load the windows of the new spelling"
+    )
+
+
 def refuse_other_deletes(target: Relation, source: TableName, state: TableState, deleted_column: str | None) -> None:
     """Raise TargetMismatchError if *target* keeps deleted rows in another way than in *deleted_column*, None for not at all:
     what it has of deletes is in rows, or in its tombstones."""
