@@ -102,6 +102,21 @@ def test_a_table_that_was_dropped_upstream_and_by_hand_may_come_again(mirror: Mi
     assert mirror.rows(ALL) == [(1, "again")]
 
 
+@pytest.mark.parametrize("filled", ["by loads", "by hand"])
+def test_a_mirror_that_is_lost_after_its_floor_was_raised_is_missed(
+    mirror: Mirror, artifacts: Path, filled: str
+) -> None:
+    """All of its rows are below the floor."""
+    if filled == "by hand":
+        mirror.execute(BASE)
+    else:
+        mirror.load(window(artifacts, 400).rows(ORDERS, [put(410, id=1, v="a")]))
+    mirror.raise_floor("shop.orders", 600)
+    mirror.execute("DROP TABLE shop.orders")
+    with pytest.raises(TargetMismatchError, match="was dropped"):
+        mirror.load(window(artifacts, 600).rows(ORDERS, [put(610, id=2, v="b")]))
+
+
 def test_a_mirror_belongs_to_one_pipeline_unless_the_upstream_is_the_same(mirror: Mirror, artifacts: Path) -> None:
     mirror.load(window(artifacts, 0).rows(ORDERS, [put(10, id=1, v="eu")]))
     other = window(artifacts, 100).rows(ORDERS, [put(110, id=1, v="us")])

@@ -61,23 +61,27 @@ class KeptMirror(Mirror[Config]):
         with self.session(f"raise the floor of {target}") as session:
             session.lock_table(target)
             state = session.ledger.state_of(target)
+            # So that a mirror that is lost later is noticed. Without Spark, a lake's is not looked for.
+            is_there = session.find_table(target) is not None
             dropped_ts = 0
             if state is None:
                 dropped_ts = dropped_databases.floor_of_new(session, pipeline, self.config, self.dialect, table)
+                floor_of_new = max(floor_ts, dropped_ts)
                 session.ledger.add_table(
                     target,
                     source=table,
                     pipeline=pipeline,
                     tombstones=tombstones_of(target, self.dialect),
-                    newest_ts=self._newest_ts(session, target),
-                    floor_ts=max(floor_ts, dropped_ts),
-                    form_floor_ts=max(floor_ts, dropped_ts),
+                    newest_ts=max(self._newest_ts(session, target), floor_of_new if is_there else 0),
+                    floor_ts=floor_of_new,
+                    form_floor_ts=floor_of_new,
                 )
                 deleted_column = deleted_column_of(self.config, self.dialect)
                 if deleted_column is not None:
                     session.ledger.note_deleted_column(target, deleted_column)
             else:
                 differences.refuse_others(target, state, pipeline, self.config.same_upstream_as)
+                session.ledger.raise_marks(target, schema_ts=0, whole_ts=0, newest_ts=floor_ts if is_there else 0)
                 session.ledger.raise_floor(target, floor_ts, floor_ts)
                 version_column = self.dialect.fit(self.config.commit_ts_column)
                 session.clear_tombstones(target, state.tombstones, version_column, floor_ts)
