@@ -304,3 +304,16 @@ def test_a_load_task_that_is_cleared_after_its_window_was_pinned_anew_is_refused
     check = SimpleNamespace(xcom_pull=lambda task_ids: checked)
     with pytest.raises(PermanentError, match="older input of window"):
         operator.execute({"params": options, "ti": check})
+
+
+@pytest.mark.parametrize("step", ["LoadTarget", "LoadBase"])
+def test_a_target_that_is_newer_than_the_check_is_named(step):
+    from ticdc_replay.airflow.operators import replay_steps
+    from ticdc_replay.airflow.xcom import Checked, encode
+
+    checked = encode(Checked(summary="", run_hash="def", loads={}))
+    context = {"ti": SimpleNamespace(xcom_pull=lambda task_ids: checked), "params": {}}
+    with pytest.raises(
+        ConfigError, match="target lake is newer than the check of this run; clear the run from there on"
+    ):
+        getattr(replay_steps, step)("lake").find(None, context)

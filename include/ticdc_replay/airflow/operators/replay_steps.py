@@ -84,9 +84,7 @@ class LoadTarget(SparkStep["ReplayContext"]):
         return f"Target {self.target} is not among the targets of this run"
 
     def find(self, engine: "ReplayContext", context: Mapping[str, Any]) -> WrittenJob:
-        job = pull(context, CHECK, Checked).loads.get(self.target)
-        if job is None:
-            raise ConfigError(f"target {self.target} is newer than the check of this run; clear the run from there on")
+        job = self._checked(context)
         return _begun(engine, job, reload=run_options(context).reload)
 
     def finish(self, engine: "ReplayContext", job: WrittenJob) -> Finished:
@@ -107,6 +105,13 @@ class LoadTarget(SparkStep["ReplayContext"]):
             for table in report.tables
         }
         return Finished(summary, lineage.loaded(engine, report), asset_event(report))
+
+    def _checked(self, context: Mapping[str, Any]) -> WrittenJob:
+        """The load that the check has prepared. Raises ConfigError if there was no such target then."""
+        job = pull(context, CHECK, Checked).loads.get(self.target)
+        if job is None:
+            raise ConfigError(f"target {self.target} is newer than the check of this run; clear the run from there on")
+        return job
 
 
 @dataclass(frozen=True)
@@ -162,7 +167,7 @@ class LoadBase(LoadTarget):
         return f"Target {self.target} is not among the targets of this run"
 
     def find(self, engine: "ReplayContext", context: Mapping[str, Any]) -> WrittenJob:
-        return _begun(engine, pull(context, CHECK, Checked).loads[self.target], reload=False)
+        return _begun(engine, self._checked(context), reload=False)
 
 
 def _begun(engine: "ReplayContext", job: WrittenJob, *, reload: bool) -> WrittenJob:
