@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import psycopg
 import pyarrow.parquet as pq
 import pytest
@@ -329,6 +330,21 @@ def test_a_load_that_was_not_published_before_its_mirror_is_forgotten_does_not_c
     replay.publish(run_hash)
     assert replay.in_warehouse() == [1]
     assert replay.held()["warehouse"] == [("complete", "proven")]
+
+
+def test_a_table_stays_forgotten_whose_load_an_earlier_version_published(replay: Replay) -> None:
+    replay.resolved(*range(9))
+    replay.send(10, ddl(at(10), CREATE, kind=3))
+    replay.send(11, ddl(at(11), CREATE.replace("TABLE t", "TABLE u"), kind=3, table="u"))
+    replay.resolved(*range(19, 23))
+    replay.replay(9, 20)
+    recorded = replay.context.state.coverage
+    for table in ("t", "u"):
+        recorded.record([msgspec.structs.replace(each, attempt="") for each in recorded.all("shop")])
+        with psycopg.connect(replay.dsn) as connection:
+            connection.execute(f"DROP TABLE s.{table}")
+        forget(replay.context, "warehouse", TableName("s", table))
+    assert [replay.held(f"s.{table}")["warehouse"] for table in ("t", "u")] == [["gap"], ["gap"]]
 
 
 def test_a_comparison_goes_on_from_nothing_that_a_re_drive_of_a_part_has_changed(replay: Replay) -> None:

@@ -111,7 +111,8 @@ def record_unpublished(context: ReplayContext, place: str) -> None:
     records = context.state.coverage.all(context.pipeline.name)
     published = {record.attempt for record in records if record.place == place}
     elsewhere = {record.attempt for record in records} - published
-    settled: set[str] = set()
+    # By an earlier version, which did not note whose report it was: what is recorded stands.
+    settled = {record.run_hash for record in records if record.place == place and not record.attempt}
     found = []
     for entry in _newest_first(context, "loads/"):
         _, run_hash, _, name = entry.name.split("/")
