@@ -14,7 +14,8 @@ def die_at_statements(attempt: Callable[[int], int], few: int = 3, every: int = 
 
     *attempt* breaks at the statement of that number, the first being 1, checks what is left, and returns the number of
     statements that it saw. It is called for the first statement, the last one and others between: at night for each
-    *every*-th, otherwise for so many that it is *few*, spread evenly from a random start. A failure names its statement.
+    *every*-th, otherwise for so many that it is *few*, spread evenly from a random start; of a single one, for any. A
+    failure names its statement.
     """
     count = attempt(NEVER)
     assert count, "no statement was seen"
@@ -31,6 +32,8 @@ def _numbers(count: int, few: int) -> list[int]:
     """*few* of the numbers from 1 to *count*, or all if they are not more."""
     if count <= few:
         return list(range(1, count + 1))
+    if few == 1:
+        return [random.randint(1, count)]
     step = (count - 2) / max(1, few - 2)
     start = random.random()
     return [1, *(2 + int((number + start) * step) for number in range(few - 2)), count]

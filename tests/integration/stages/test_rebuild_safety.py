@@ -114,7 +114,7 @@ def test_an_abandoned_swap_is_not_taken_for_one_that_was_done(
         assert (fed.rows, fed.side) == (EXPECTED, [])
         return deaths.seen
 
-    assert die_at_statements(attempt, few=2 if fed.is_lake else 3, every=8 if fed.is_lake else 1) > 5
+    assert die_at_statements(attempt, few=1 if fed.is_lake else 3, every=8 if fed.is_lake else 1) > 5
 
 
 def test_a_rebuild_clears_what_an_abandon_left_that_dropped_the_table_alone(

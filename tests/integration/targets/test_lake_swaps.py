@@ -116,7 +116,7 @@ def test_a_swap_that_dies_at_any_write_leaves_the_old_rows_or_the_new_ones(
         assert new_rows(lake) == ([*NEW_ROWS, tuple(LATER.values())] if is_decided else NEW_ROWS)
         return dying.seen
 
-    assert die_at_statements(attempt) >= 10
+    assert die_at_statements(attempt, few=1) >= 10
 
 
 def test_nothing_is_loaded_beside_once_the_swap_is_decided(make_lake: Callable[[], LakeRig]) -> None:
