@@ -1,8 +1,12 @@
 """Which windows are scheduled, and that a run by hand is free of that."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
+
+from ticdc_replay.domain import tso
+from ticdc_replay.domain.window import Window
 
 pytestmark = [pytest.mark.airflow, pytest.mark.matrix]
 
@@ -74,6 +78,34 @@ def next_window(dag, run):
     return model.next_dagrun_data_interval_start, model.next_dagrun_data_interval_end
 
 
+@pytest.fixture
+def scheduled_runs(process):
+    """The windows of the runs that Airflow's scheduler makes one after the other; the DAG processor runs between, too."""
+
+    def scheduled_runs(dag):
+        from airflow.jobs.job import Job
+        from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
+        from airflow.models.dag import DagModel
+        from airflow.models.dagrun import DagRun
+        from airflow.utils.session import create_session
+        from airflow.utils.types import DagRunType
+        from sqlalchemy import select
+
+        scheduler = SchedulerJobRunner(Job())
+        for loop in range(12):
+            if loop % 3 == 0:
+                process()
+            with create_session() as session:
+                models = DagModel.dags_needing_dagruns(session)[0].all()
+                scheduler._create_dag_runs(models, session)
+        with create_session() as session:
+            runs = select(DagRun).where(DagRun.dag_id == dag.dag_id, DagRun.run_type == DagRunType.SCHEDULED)
+            found = session.scalars(runs.order_by(DagRun.logical_date)).all()
+            return [Window(*map(tso.from_datetime, (run.data_interval_start, run.data_interval_end))) for run in found]
+
+    return scheduled_runs
+
+
 def scheduled(dag):
     """The starts of the windows that the scheduler would run, one after the other."""
     info, starts = None, []
@@ -136,6 +168,28 @@ def test_windows_before_a_later_start_are_left_out(dag_after_run, clock_hour):
     last, start = clock_hour - timedelta(hours=9), clock_hour - timedelta(hours=3)
     dag, run = dag_after_run(DagRunType.SCHEDULED, last, start=start.isoformat())
     assert next_window(dag, run) == (start, start + timedelta(hours=1))
+
+
+@pytest.mark.parametrize(
+    "interval", [(-1, 0), (0, 1), (2, 3)], ids=["of the form", "the window", "of the command line"]
+)
+def test_a_run_by_hand_takes_no_window_of_the_schedule(dag_after_run, scheduled_runs, clock_hour, interval):
+    """Airflow makes no second run of a logical date: here of that of the next window, whatever the run by hand replays."""
+    from airflow.utils.state import DagRunState
+    from airflow.utils.types import DagRunTriggeredByType, DagRunType
+
+    hours = [clock_hour + timedelta(hours=hour) for hour in range(-4, 1)]
+    dag, _ = dag_after_run(DagRunType.SCHEDULED, hours[1], paused=False, max_active_runs=9)
+    dag.create_dagrun(
+        run_id="by_hand",
+        logical_date=hours[1],
+        data_interval=tuple(hours[1] + timedelta(hours=hour) for hour in interval),
+        run_after=datetime.now(UTC),
+        run_type=DagRunType.MANUAL,
+        triggered_by=DagRunTriggeredByType.UI,
+        state=DagRunState.SUCCESS,
+    )
+    assert scheduled_runs(dag) == [Window(*map(tso.from_datetime, interval)) for interval in pairwise(hours)]
 
 
 def test_nothing_is_scheduled_after_the_end_or_before_the_start(as_scheduler_sees):

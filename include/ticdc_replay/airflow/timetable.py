@@ -1,12 +1,15 @@
 """When the runs of DAGs are scheduled."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from airflow.timetables.base import DagRunInfo, TimeRestriction
+from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction
 from airflow.timetables.interval import CronDataIntervalTimetable
 from airflow.utils.types import DagRunType
 from pendulum import FixedTimezone, Timezone, instance
+
+_TICK = timedelta(microseconds=1)
+"""The least difference of two logical dates. Windows are in milliseconds: it makes no other window."""
 
 
 class _Backfilled(DagRunInfo):
@@ -75,7 +78,14 @@ class WindowTimetable(BoundedTimetable):
     def run_info_from_dag_run(self, *, dag_run: Any) -> DagRunInfo:
         info = super().run_info_from_dag_run(dag_run=dag_run)
         # By the id: a backfill that repeats a scheduled run makes it a run of its own type.
-        return _Backfilled(*info) if DagRunType.from_run_id(dag_run.run_id) is DagRunType.BACKFILL_JOB else info
+        made_by = DagRunType.from_run_id(dag_run.run_id)
+        if made_by is DagRunType.SCHEDULED:
+            return info
+        if made_by is DagRunType.BACKFILL_JOB:
+            return _Backfilled(*info)
+        # Airflow asks about a run by hand only if that has the logical date of the next window: it makes no second run of one.
+        taken = instance(dag_run.logical_date)
+        return info._replace(data_interval=DataInterval(taken, taken + _TICK))
 
     def next_dagrun_info_v2(
         self, *, last_dagrun_info: DagRunInfo | None, restriction: TimeRestriction
@@ -86,5 +96,5 @@ class WindowTimetable(BoundedTimetable):
             return super().next_dagrun_info_v2(last_dagrun_info=last_dagrun_info, restriction=restriction)
         assert last_dagrun_info.data_interval is not None, "each run of this timetable has one"
         start = max(last_dagrun_info.data_interval.end, self._align_to_next(instance(self._start)))
-        is_after_end = self._end is not None and start > instance(self._end)
+        is_after_end = self._end is not None and start > instance(self._end) + _TICK
         return None if is_after_end else DagRunInfo.interval(start, self._get_next(start))
