@@ -69,20 +69,25 @@ def dag_after_run(process, scheduling):
     return dag_after_run
 
 
-def next_window(dag, run):
-    """The window that Airflow schedules after *run*, the newest one."""
-    from airflow.models.dag import DagModel
+@pytest.fixture
+def next_window(process):
+    """The window that Airflow schedules next, after the DAG processor has seen the newest run."""
 
-    model = DagModel(dag_id=dag.dag_id)
-    model.calculate_dagrun_date_fields(dag, reference_run=run)
-    return model.next_dagrun_data_interval_start, model.next_dagrun_data_interval_end
+    def next_window(dag, _run):
+        from airflow.models.dag import DagModel
+
+        process()
+        model = DagModel.get_dagmodel(dag.dag_id)
+        return model.next_dagrun_data_interval_start, model.next_dagrun_data_interval_end
+
+    return next_window
 
 
 @pytest.fixture
 def scheduled_runs(process):
     """The windows of the runs that Airflow's scheduler makes one after the other; the DAG processor runs between, too."""
 
-    def scheduled_runs(dag):
+    def scheduled_runs(dag, loops=12):
         from airflow.jobs.job import Job
         from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
         from airflow.models.dag import DagModel
@@ -92,8 +97,9 @@ def scheduled_runs(process):
         from sqlalchemy import select
 
         scheduler = SchedulerJobRunner(Job())
-        for loop in range(12):
-            if loop % 3 == 0:
+        process()
+        for loop in range(loops):
+            if loop % 3 == 2:
                 process()
             with create_session() as session:
                 models = DagModel.dags_needing_dagruns(session)[0].all()
@@ -128,7 +134,7 @@ def test_without_catchup_the_window_that_ended_last_is_the_first(as_scheduler_se
     assert now - timedelta(hours=1) <= end <= now
 
 
-def test_no_window_is_left_out_once_one_was_scheduled(dag_after_run, clock_hour):
+def test_no_window_is_left_out_once_one_was_scheduled(dag_after_run, next_window, clock_hour):
     """Airflow was down, or as many runs waited for the changefeed as may run at the same time."""
     from airflow.utils.types import DagRunType
 
@@ -136,14 +142,14 @@ def test_no_window_is_left_out_once_one_was_scheduled(dag_after_run, clock_hour)
     assert next_window(*dag_after_run(DagRunType.SCHEDULED, last)) == (last, last + timedelta(hours=1))
 
 
-def test_a_backfill_does_not_move_a_schedule_without_catchup(dag_after_run, clock_hour):
+def test_a_backfill_does_not_move_a_schedule_without_catchup(dag_after_run, next_window, clock_hour):
     from airflow.utils.types import DagRunType
 
     dag, run = dag_after_run(DagRunType.BACKFILL_JOB, clock_hour - timedelta(days=30))
     assert next_window(dag, run)[1] >= clock_hour
 
 
-def test_a_scheduled_run_that_a_backfill_repeats_is_followed_by_the_next_window(dag_after_run, clock_hour):
+def test_a_scheduled_run_that_a_backfill_repeats_is_followed_by_the_next_window(dag_after_run, next_window, clock_hour):
     from airflow.utils.types import DagRunType
 
     last = clock_hour - timedelta(hours=5)
@@ -154,7 +160,9 @@ def test_a_scheduled_run_that_a_backfill_repeats_is_followed_by_the_next_window(
 @pytest.mark.parametrize(
     ("ended", "cron", "hours"), [(5, "0 0 * * *", 19), (0, "0 * * * *", 1), (5, "30 * * * *", 0.5)]
 )
-def test_windows_follow_each_other_after_the_schedule_has_changed(dag_after_run, clock_hour, ended, cron, hours):
+def test_windows_follow_each_other_after_the_schedule_has_changed(
+    dag_after_run, next_window, clock_hour, ended, cron, hours
+):
     from airflow.utils.types import DagRunType
 
     last = clock_hour.replace(hour=ended) - timedelta(days=2)
@@ -162,7 +170,7 @@ def test_windows_follow_each_other_after_the_schedule_has_changed(dag_after_run,
     assert next_window(dag, run) == (last, last + timedelta(hours=hours))
 
 
-def test_windows_before_a_later_start_are_left_out(dag_after_run, clock_hour):
+def test_windows_before_a_later_start_are_left_out(dag_after_run, next_window, clock_hour):
     from airflow.utils.types import DagRunType
 
     last, start = clock_hour - timedelta(hours=9), clock_hour - timedelta(hours=3)
@@ -190,6 +198,34 @@ def test_a_run_by_hand_takes_no_window_of_the_schedule(dag_after_run, scheduled_
         state=DagRunState.SUCCESS,
     )
     assert scheduled_runs(dag) == [Window(*map(tso.from_datetime, interval)) for interval in pairwise(hours)]
+
+
+@pytest.mark.parametrize("catchup", [False, True])
+@pytest.mark.parametrize("backfilled", [1, 2], ids=["next", "ahead"])
+@pytest.mark.parametrize("conf", [{}, {"dry_run": True}], ids=["all", "dry run"])
+def test_a_schedule_leaves_out_what_a_backfill_has_run_alone(
+    dag_after_run, scheduled_runs, clock_hour, conf, backfilled, catchup
+):
+    from airflow.utils.state import DagRunState
+    from airflow.utils.types import DagRunTriggeredByType, DagRunType
+
+    windows = list(pairwise(clock_hour + timedelta(hours=hour) for hour in range(-5, 1)))
+    dag, _ = dag_after_run(DagRunType.SCHEDULED, windows[1][0], paused=False, max_active_runs=9, catchup=catchup)
+    assert scheduled_runs(dag, loops=0) == [Window(*map(tso.from_datetime, windows[0]))]
+    start, end = windows[backfilled]
+    dag.create_dagrun(
+        run_id=DagRunType.BACKFILL_JOB.generate_run_id(suffix=end.isoformat()),
+        logical_date=start,
+        data_interval=(start, end),
+        run_after=end,
+        run_type=DagRunType.BACKFILL_JOB,
+        triggered_by=DagRunTriggeredByType.BACKFILL,
+        state=DagRunState.SUCCESS,
+        conf=conf,
+    )
+    if not conf:
+        del windows[backfilled]
+    assert scheduled_runs(dag) == [Window(*map(tso.from_datetime, window)) for window in windows]
 
 
 def test_nothing_is_scheduled_after_the_end_or_before_the_start(as_scheduler_sees):

@@ -12,10 +12,6 @@ _TICK = timedelta(microseconds=1)
 """The least difference of two logical dates. Windows are in milliseconds: it makes no other window."""
 
 
-class _Backfilled(DagRunInfo):
-    """A run of a backfill."""
-
-
 class BoundedTimetable(CronDataIntervalTimetable):
     """The intervals of a cron expression; those that begin before *start* or after *end* are not scheduled.
 
@@ -71,28 +67,28 @@ class WindowTimetable(BoundedTimetable):
     """When a pipeline's windows are scheduled: once one was, each next one begins where the last one ended.
 
     Also if Airflow was down or as many runs waited as may run, and after a change of the schedule. Airflow itself leaves such
-    windows out, without a trace. A later *start* alone does that here. A backfill's runs count only with *catchup*: else one old
-    window would bring all that are newer.
+    windows out, without a trace. A later *start* alone does that here. Runs by hand and of backfills do not move the schedule.
+    It leaves out a window alone that a backfill has run, if not with answers of its own, such as a dry run.
     """
 
     def run_info_from_dag_run(self, *, dag_run: Any) -> DagRunInfo:
+        """Of *dag_run*: the newest one, or one with the logical date of the next window, which Airflow gives to no second run."""
         info = super().run_info_from_dag_run(dag_run=dag_run)
         # By the id: a backfill that repeats a scheduled run makes it a run of its own type.
         made_by = DagRunType.from_run_id(dag_run.run_id)
-        if made_by is DagRunType.SCHEDULED:
+        following = dag_run.dag_model.next_dagrun
+        if made_by is DagRunType.SCHEDULED or following is None:
             return info
-        if made_by is DagRunType.BACKFILL_JOB:
-            return _Backfilled(*info)
-        # Airflow asks about a run by hand only if that has the logical date of the next window: it makes no second run of one.
-        taken = instance(dag_run.logical_date)
-        return info._replace(data_interval=DataInterval(taken, taken + _TICK))
+        if dag_run.logical_date != following:
+            return info._replace(data_interval=DataInterval.exact(instance(following)))
+        if made_by is DagRunType.BACKFILL_JOB and not dag_run.conf:
+            return info
+        return info._replace(data_interval=DataInterval.exact(instance(following) + _TICK))
 
     def next_dagrun_info_v2(
         self, *, last_dagrun_info: DagRunInfo | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
-        is_asked_by_backfill = restriction.earliest is not None
-        counts_not = isinstance(last_dagrun_info, _Backfilled) and not self._catchup
-        if last_dagrun_info is None or is_asked_by_backfill or counts_not:
+        if last_dagrun_info is None or restriction.earliest is not None:  # the first one, or a backfill asks
             return super().next_dagrun_info_v2(last_dagrun_info=last_dagrun_info, restriction=restriction)
         assert last_dagrun_info.data_interval is not None, "each run of this timetable has one"
         start = max(last_dagrun_info.data_interval.end, self._align_to_next(instance(self._start)))
