@@ -1,10 +1,20 @@
 """How a target's tables differ from the upstream's: which columns they have, their names and types, and what is masked."""
 
 import re
+from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 
 from ticdc_replay.config.types import ConnectionId, TablePattern
 from ticdc_replay.domain.column_types import BaseType, ColumnType
@@ -50,11 +60,11 @@ class ShapeSection(BaseModel):
     )
     exclude: tuple[ColumnPattern, ...] = Field((), description="Patterns of columns that the target does not have")
     rename: dict[ColumnName, ColumnName] = Field({}, description="The target's name of a column, by the upstream's")
-    cast: dict[ColumnPattern, CastType] = Field(
-        {}, description="Type by column pattern: bigint, double, text, date, datetime or decimal(p,s)"
+    cast: OrderedDict[ColumnPattern, CastType] = Field(
+        OrderedDict(), description="Type by column pattern: bigint, double, text, date, datetime or decimal(p,s)"
     )
-    mask: dict[ColumnPattern, Mask] = Field(
-        {},
+    mask: OrderedDict[ColumnPattern, Mask] = Field(
+        OrderedDict(),
         description="Mask by column pattern: hash (HMAC-SHA-256 in hex, with the salt of `salt_connection`), null, or "
         "fixed: <text>. NULL stays NULL",
     )
@@ -64,6 +74,20 @@ class ShapeSection(BaseModel):
     constants: dict[ColumnName, Constant] = Field(
         {}, description="Columns that loads fill: loaded_at, window, run or pipeline, by the column's name"
     )
+
+    @field_validator("cast", "mask", mode="before")
+    @classmethod
+    def _from_pairs(cls, given: Any) -> Any:
+        """*given* of a job spec, as ``_as_pairs`` writes it."""
+        match given:
+            case list() if all(map(_is_pair, given)):
+                return OrderedDict(given)
+        return given
+
+    @field_serializer("cast", "mask", mode="wrap", when_used="json")
+    def _as_pairs(self, given: OrderedDict[str, Any], serialize: SerializerFunctionWrapHandler) -> list[list[Any]]:
+        """Pairs, since the first pattern that matches counts, and JSON of job specs has its members sorted."""
+        return [[*pair] for pair in serialize(given).items()]
 
     @property
     def hides(self) -> bool:
@@ -100,6 +124,13 @@ class ShapeSection(BaseModel):
         if len(set(sources)) < len(sources):
             raise ValueError("`rename`: a column is named twice, in other letter case; keep one of them")
         return self
+
+
+def _is_pair(given: Any) -> bool:
+    match given:
+        case [str(), _]:
+            return True
+    return False
 
 
 def cast_type(text: str) -> ColumnType:

@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from tests.unit.stages.load.test_replaced_windows import PIPELINE, WINDOW, Lake
+from ticdc_replay import jobspec
 from ticdc_replay.config.load import load_pipeline
+from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain import canonical
 from ticdc_replay.domain.connections import Connections
 from ticdc_replay.domain.errors import ConfigError, PermanentError
@@ -104,6 +106,37 @@ def test_a_load_that_was_prepared_before_the_file_was_changed_does_not_begin(
     changed = ReplayContext(load_pipeline(file), Connections())
     with pytest.raises(ConfigError, match=f"before the pipeline file was changed .{named}.*from check on"):
         begin_load(changed, job)
+
+
+def test_the_first_mask_and_cast_that_match_a_column_count_in_a_job_too(folder: Path) -> None:
+    """JSON of job specs is sorted, and `*` comes before letters."""
+    lake = lake_at(folder, "a")
+    run_hash = lake.run("proven", 1)
+    before = lake.job(run_hash)
+    file = folder / "pipeline.yaml"
+    kept = "".join(each for each in file.read_text().splitlines(keepends=True) if not each.startswith("targets:"))
+
+    def with_shape(shape: str) -> ReplayContext:
+        file.write_text(
+            f"{kept}targets: [{{name: lake, type: parquet, uri: '{folder.as_uri()}/a', shape: [{shape}]}}]\n"
+        )
+        return ReplayContext(load_pipeline(file), Connections())
+
+    first = with_shape("{mask: {v: 'null', '*': {fixed: x}}, cast: {v: text, '*': bigint}}")
+    lake.context = first
+    job = lake.job(run_hash)
+    assert job != before
+    written = jobspec.read(first.artifacts, job)
+    assert isinstance(written, jobspec.LoadJob)
+    (shape,) = read_section(written.target).shape
+    assert (list(shape.mask), list(shape.cast)) == (["v", "*"], ["v", "*"])
+    begin_load(first, job)
+    for other in (
+        "{mask: {'*': {fixed: x}, v: 'null'}, cast: {v: text, '*': bigint}}",
+        "{mask: {v: 'null', '*': {fixed: x}}, cast: {'*': bigint, v: text}}",
+    ):
+        with pytest.raises(ConfigError, match=r"before the pipeline file was changed \(target lake"):
+            begin_load(with_shape(other), job)
 
 
 def test_a_target_that_is_renamed_keeps_what_its_place_has(folder: Path) -> None:
