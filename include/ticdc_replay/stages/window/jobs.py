@@ -34,7 +34,7 @@ from ticdc_replay.targets.shaped_load import has_records
 
 _CHANGES: WeakKeyDictionary[ReplayContext, tuple[frozenset[DdlEvent], list[TableChanges]]] = WeakKeyDictionary()
 """What the DDL that is known did: many jobs may be written one after the other, and it takes seconds for thousands of DDLs."""
-_MAY_RENAME = re.compile(r"\b(?:RENAME|CHANGE)\b", re.IGNORECASE)
+_MAY_RENAME = re.compile(r"\b(?:RENAME|CHANGE|FLASHBACK)\b", re.IGNORECASE)
 
 
 def decode_job(context: ReplayContext, pinned: PinnedManifest, tables: tuple[str, ...] | None = None) -> DecodeJob:
