@@ -2,6 +2,8 @@
 
 import hmac
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,16 +20,22 @@ from ticdc_replay.config.target_kinds import read_section
 from ticdc_replay.domain.column_types import ColumnType
 from ticdc_replay.domain.connections import Connection, Connections
 from ticdc_replay.domain.definition import TableDefinition
-from ticdc_replay.domain.errors import ConfigError, PolicyStopError, TargetMismatchError, UnrepresentableValueError
+from ticdc_replay.domain.errors import (
+    ConfigError,
+    PolicyStopError,
+    TargetMismatchError,
+    TransientError,
+    UnrepresentableValueError,
+)
 from ticdc_replay.domain.tables import TableName
 from ticdc_replay.schemas.ddl.alter import alter
 from ticdc_replay.schemas.ddl.reader import definition_from_sql
 from ticdc_replay.schemas.ddl.statements import RenameColumn
 from ticdc_replay.schemas.former_names import former_names
 from ticdc_replay.storage import open_store
-from ticdc_replay.targets.base import ReplaceableMirror, StoppingDdl
+from ticdc_replay.targets.base import Load, ReplaceableMirror, StoppingDdl
 from ticdc_replay.targets.load import open_target
-from ticdc_replay.targets.shaped_load import shape_in, shape_of
+from ticdc_replay.targets.shaped_load import shape_in, shape_of, shaped
 
 pytestmark = pytest.mark.integration
 
@@ -565,6 +573,41 @@ def test_a_shaped_table_is_of_one_pipeline(
     any_mirror.load(Changelog(artifacts, 200, 300).rows(PEOPLE, [person(210, 5, "5")]))
     found = any_mirror.rows("SELECT id, secret FROM shop.people WHERE id IS NOT NULL")
     assert sorted(found) == [(id, "***") for id in (1, 2, 3, 5)]
+
+
+def test_no_other_pipeline_changes_a_shaped_mirror_as_ddl_says(
+    any_mirror: MirrorRig, artifacts: Path, tmp_path: Path
+) -> None:
+    any_mirror.section |= {"shape": [HIDDEN]}
+    any_mirror.load(windows(artifacts)[0])
+    other = Changelog(tmp_path / "other", 100, 151).knows(KNOWN).ddl(150, "DROP TABLE people", table="shop.people")
+    ddl = StoppingDdl(PEOPLE.name, 150, other.write().changes, ("shop.*",))
+    with pytest.raises(TargetMismatchError, match="has a `shape`, by which pipeline pipeline loads it"):
+        any_mirror.changeable({"same_upstream_as": ["pipeline"]}).follow("other", ddl)
+    assert any_mirror.has_table("shop.people")
+
+
+@pytest.mark.parametrize("mode", ["mirror", "history"])
+@pytest.mark.parametrize("shape", [[{"mask": {"email": "null"}}], []], ids=["shaped", "plain"])
+def test_of_two_first_loads_with_different_shapes_one_loads_nothing(
+    any_mirror: MirrorRig, mode: str, shape: list[dict[str, Any]], artifacts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one begins, and ends, while this one stages its rows."""
+    any_mirror.section |= {"mode": mode, "shape": shape}
+    others = [Changelog(artifacts, 300, 400).rows(PEOPLE, [person(310, 4, "4")])]
+
+    @contextmanager
+    def shaped_beside(*given: Any) -> Iterator[Load]:
+        with shaped(*given) as load:
+            while others:
+                any_mirror.load(others.pop(), {"shape": [HIDDEN]})
+            yield load
+
+    monkeypatch.setattr("ticdc_replay.targets.load.shaped", shaped_beside)
+    with pytest.raises(TransientError, match="recorded `shape` was changed"):
+        any_mirror.load(windows(artifacts)[0])
+    monkeypatch.undo()
+    assert any_mirror.rows("SELECT secret FROM shop.people") == [("***",)]
 
 
 @pytest.mark.parametrize("shape", [[HIDDEN], []], ids=["equal", "none"])

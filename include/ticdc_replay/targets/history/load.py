@@ -45,6 +45,7 @@ from ticdc_replay.targets.mirror.planning.section import filled
 from ticdc_replay.targets.mirror.planning.table_plan import target_of, tombstones_of
 from ticdc_replay.targets.mirror.planning.tables import Relation, TableState
 from ticdc_replay.targets.mirror.session import Session
+from ticdc_replay.targets.shaped_load import require_unmoved
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -306,6 +307,7 @@ class HistoryAttempt(ABC, Generic[Rows]):
         done = None if load.reload else self.ledger.find_done(target, load.index.window, load.index.run_hash)
         if done is not None:  # another attempt has loaded it meanwhile
             return done
+        require_unmoved(load, self.config, each.table)
         with self.session.translated(f"prepare {target}"):
             ddl, newest_ts, told = self._prepare(each, table)
             if self.config.mode == "scd2":

@@ -292,6 +292,7 @@ class _Planner:
         state = self._session.ledger.state_of(target)
         if state is not None:
             differences.refuse_others(target, state, self._pipeline, self._config.same_upstream_as)
+            differences.refuse_shaped(target, state, self._pipeline)
             differences.refuse_other_deletes(target, entry.table, state, self._deleted_column)
             if state.topic_id is not None:
                 raise self._refused(entry.table, f"its rows are ordered by their place in Kafka: {REBUILD}")

@@ -44,6 +44,7 @@ from ticdc_replay.targets.parquet.lists import Lists, content_of
 from ticdc_replay.targets.parquet.redriven import runs_in, runs_of, with_rows_before
 from ticdc_replay.targets.parquet.repeats import Repeats, without_repeats
 from ticdc_replay.targets.parquet.section import ParquetTarget
+from ticdc_replay.targets.shaped_load import require_unmoved
 
 
 class ParquetFiles(Target[ParquetTarget]):
@@ -99,6 +100,8 @@ class ParquetFiles(Target[ParquetTarget]):
         # Tables that another run of the window had, or is about to list, and this one does not, get an entry without files: what
         # that run left of them is not the window's any more, and a reader that has seen the entry's name still finds it.
         lists.look_again()
+        for table in load.tables:
+            require_unmoved(load, self.config, table)
         parts = EntryParts(entry)
         for table in (*load.tables, *lists.replaced()):
             lists.replace(table, parts.of(table, runs.get(table, ()), load.generation))

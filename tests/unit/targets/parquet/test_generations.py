@@ -20,8 +20,8 @@ ORDERS = table("shop.orders", {"id": ColumnType("bigint", declared=True)})
 LINES = table("shop.lines", {"id": ColumnType("bigint", declared=True)})
 
 
-def run(changes: Changelog, lake: Path, execute: Any = in_process, **job: Any) -> LoadReport:
-    target = {"type": "parquet", "name": "lake", "uri": lake.as_uri()}
+def run(changes: Changelog, lake: Path, execute: Any = in_process, shape: Sequence[Any] = (), **job: Any) -> LoadReport:
+    target: dict[str, object] = {"type": "parquet", "name": "lake", "uri": lake.as_uri(), "shape": shape}
     return load(changes.job(target, **job), Connections(), execute)
 
 
@@ -162,3 +162,18 @@ def test_a_load_of_the_same_generation_does_not_take_away_what_another_has_added
     assert listed(lake) == other.run_hash
     run(one, lake, generation=1)
     assert listed(lake) == one.run_hash
+
+
+def test_of_two_first_loads_with_different_shapes_one_lists_nothing(tmp_path: Path) -> None:
+    """The other one comes before this one has written any file."""
+    lake, plain, later = tmp_path / "lake", changelog(tmp_path, "plain", ORDERS), changelog(tmp_path, "later", ORDERS)
+    others = [later]
+
+    def executed(work: Callable[[Any], Any], tasks: Sequence[Any], name: str) -> list[Any]:
+        while others:
+            run(others.pop(), lake, shape=[{"constants": {"_run": "run"}}])
+        return in_process(work, tasks, name)
+
+    with pytest.raises(TransientError, match="recorded `shape` was changed"):
+        run(plain, lake, executed)
+    assert listed(lake) == later.run_hash
