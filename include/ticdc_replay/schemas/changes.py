@@ -116,7 +116,8 @@ class BreakingChange(msgspec.Struct, frozen=True, tag=True):
     kind: BreakingKind = "not_understood"
     other: TableName | None = None
     """Of ``renamed_away`` the new name, of ``renamed_here`` the old one, of ``recovered`` the old one if it has another now. Of
-    ``not_understood`` the old one, without schema, if the text leaves that out. None in changelogs of earlier versions."""
+    ``not_understood`` the old one, if the text may have changed it; without schema if the text leaves that out. None in
+    changelogs of earlier versions."""
     column: Column | None = None
     """Of ``column_narrowed`` and ``column_changed``, as it is now; None in changelogs of earlier versions."""
     key: tuple[str, ...] = ()

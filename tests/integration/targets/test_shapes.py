@@ -208,6 +208,31 @@ def test_a_renamed_table_shows_nothing_that_its_old_name_hides(
         any_mirror.load(Changelog(artifacts, 200, 300).rows(renamed, rows), former_names=known)
 
 
+@pytest.mark.parametrize("name", ["people", "shop.people"])
+@pytest.mark.parametrize(
+    ("known", "action"),
+    [((KNOWN,), "SOFTDELETE = 'ON'"), ((), "SOFTDELETE = 'ON'"), ((KNOWN,), "DROP COLUMN unknown")],
+    ids=["known", "unknown", "inconsistent"],
+)
+def test_a_rename_in_a_ddl_that_is_not_understood_unmasks_nothing(
+    any_mirror: MirrorRig, known: tuple[TableDefinition, ...], action: str, name: str, artifacts: Path
+) -> None:
+    any_mirror.section |= {"mode": "history", "shape": [{"tables": ["shop.people"], **HIDDEN}]}
+    any_mirror.load(windows(artifacts)[0])
+    ddl = f"ALTER TABLE {name} {action}, RENAME TO clients"
+    window = Changelog(artifacts, 100, 200).knows(*known).ddl(150, ddl, table="shop.clients")
+    window.rows(table("shop.clients", COLUMNS, valid_from=150), [person(160, 1, "1")])
+    later = Changelog(artifacts, 200, 300)
+    later.rows(table("shop.clients", COLUMNS, valid_from=150), [person(210, 1, "1")])
+    names = tuple(former_names(window.write().changes))
+    for changelog in (window, later):
+        with pytest.raises(PolicyStopError, match="in another way: let one entry of `shape` match both names"):
+            any_mirror.load(changelog, former_names=names)
+    any_mirror.section["shape"] = [{"tables": ["shop.people", "shop.clients"], **HIDDEN}]
+    any_mirror.load_all([window, later], former_names=names)
+    assert "plain" not in str(any_mirror.rows("SELECT secret FROM shop.clients"))
+
+
 HALF = ("RENAME TABLE people TO archive.people", "ALTER TABLE people RENAME TO archive.people")
 
 

@@ -46,6 +46,20 @@ def parse(tokens: list[Token]) -> Statement:
     raise DdlSyntaxError(f"unknown statement {cursor.peek().text!r} {cursor.peek(1).text!r}")
 
 
+def may_be_renamed(tokens: list[Token]) -> QualifiedName | None:
+    """The table that an ALTER TABLE may give another name, whether or not the rest of it is understood. Raises DdlSyntaxError."""
+    cursor = Cursor(tokens)
+    if not (cursor.take("ALTER", "TABLE") or cursor.take("ALTER", "IGNORE", "TABLE")):
+        return None
+    name = cursor.dotted_name()
+    while not cursor.at_end:
+        if cursor.take("RENAME") and not (cursor.sees("COLUMN") or cursor.sees("INDEX") or cursor.sees("KEY")):
+            return name
+        if not cursor.at_end:
+            cursor.next()
+    return None
+
+
 def _create(cursor: Cursor) -> Statement:
     if cursor.take("TABLE") or cursor.take("TEMPORARY", "TABLE") or cursor.take("GLOBAL", "TEMPORARY", "TABLE"):
         return _create_table(cursor)

@@ -89,15 +89,19 @@ class Tables(MutableMapping[TableKey, TableDefinition]):
 class ParsedDdl:
     """A DDL whose text was read once. It can be applied to definitions any number of times."""
 
-    __slots__ = ("_refused", "copies", "event", "new_names", "renames", "statement", "taken")
+    __slots__ = ("_altered", "_refused", "copies", "event", "new_names", "renames", "statement", "taken")
 
     def __init__(self, event: DdlEvent) -> None:
         self.event = event
         self.statement: Statement | None = None
         """None where the text could not be understood."""
         self._refused = ""
+        self._altered: QualifiedName | None = None
+        """What an ALTER TABLE, understood or not, may have given another name."""
         try:
-            self.statement = parser.parse(wire_tokens(event.query))
+            tokens = wire_tokens(event.query)
+            self._altered = parser.may_be_renamed(tokens)
+            self.statement = parser.parse(tokens)
         except Exception as error:
             self._refused = _reason(error)
         pairs = _pairs(self.statement)
@@ -124,7 +128,12 @@ class ParsedDdl:
         return {key_of(TableName(self.event.schema, self.event.table))} | {key for pair in self.copies for key in pair}
 
     def taken_by(self, name: TableName) -> TableName | None:
-        """What the table *name* was called before, without schema, if this took the name from an unknown schema."""
+        """What the table *name* was called before, if this may have renamed it and can't be applied; without schema if the text
+        leaves that out."""
+        if self._altered is not None:
+            schema, table = self._altered
+            is_own = schema is not None and key_of(TableName(schema, table)) == key_of(name)
+            return None if is_own else TableName(schema or "", table)
         return next(
             (
                 TableName("", old[1])
