@@ -15,6 +15,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticKnownError
 
 from ticdc_replay.config.types import ConnectionId, TablePattern
 from ticdc_replay.domain.column_types import BaseType, ColumnType
@@ -82,7 +83,9 @@ class ShapeSection(BaseModel):
         match given:
             case list() if all(map(_is_pair, given)):
                 return OrderedDict(given)
-        return given
+            case Mapping():
+                return given
+        raise PydanticKnownError("dict_type")
 
     @field_serializer("cast", "mask", mode="wrap", when_used="json")
     def _as_pairs(self, given: OrderedDict[str, Any], serialize: SerializerFunctionWrapHandler) -> list[list[Any]]:

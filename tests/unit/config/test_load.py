@@ -124,6 +124,7 @@ def test_the_toml_is_read_from_a_path_relative_to_the_file(write, tmp_path):
             "@daily",
             "schedule.crn: unknown key, did you mean cron? allowed: cron, timezone, start, end, ",
         ),
+        (("targets", 0, "shape"), [{"mask": "hash"}], "targets[0].shape[0].mask: Input should be a valid dictionary"),
         (("targets", 0, "type"), "oracle", "targets[0].type: not allowed; allowed: 'postgres', 'mysql', "),
         (("targets", 1), {"name": "lake"}, "targets[1].type: missing"),
         (("targets", 1), {"name": "lake", "type": "parquet"}, "targets[1].uri: missing"),
