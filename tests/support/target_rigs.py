@@ -251,3 +251,17 @@ class LakeRig(MirrorRig):
         elif not (self.folder / "tables" / schema / name / metadata).exists():
             return False
         return "ticdc-replay.dropped" not in dict(self.rows(f"SHOW TBLPROPERTIES {table}"))
+
+    def version(self, table: str) -> int:
+        """The snapshot or version that *table* has now."""
+        if self.kind == "iceberg":
+            query = f"SELECT snapshot_id FROM {self.catalog}.{table}.refs WHERE name = 'main'"
+            return int(self.spark.sql(query).collect()[0][0])
+        return int(self.rows(f"DESCRIBE HISTORY {table}")[0][0])
+
+    def roll_back(self, table: str, version: int) -> None:
+        """Give *table* the rows that it had in *version*, as a person would."""
+        if self.kind == "iceberg":
+            self.spark.sql(f"CALL {self.catalog}.system.set_current_snapshot('{table}', {version})")
+        else:
+            self.execute(f"RESTORE TABLE {table} TO VERSION AS OF {version}")

@@ -23,6 +23,7 @@ from tests.support.mirror_rig import OLD, TABLE
 from tests.support.open_protocol import columns, ddl, row
 from tests.support.seeds import read_dump, request_of
 from tests.support.spark_versions import lake_jars
+from tests.support.target_rigs import LakeRig
 from tests.support.waiting import wait_for
 from ticdc_replay import jobspec
 from ticdc_replay.cli.main import app
@@ -91,6 +92,22 @@ def test_a_mirror_begins_and_ends_to_keep_deleted_rows(fed: Feeding) -> None:
     assert fed.rows == EXPECTED
     fed.rig.load(fed.rig.decode(*WINDOWS[0]), reload=True)
     assert fed.rows == EXPECTED, "the rebuilt mirror remembers the delete"
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_a_lake_table_that_was_rolled_back_is_as_before(fed: Feeding) -> None:
+    """A TRUNCATE came since. A reload of its window does not follow it again: the floor in the ledger lies above it."""
+    assert isinstance(fed.database, LakeRig)
+    fed.replay(0, 1)
+    version = fed.database.version("s.t")
+    fed.rig.send(32, ddl(at(32), "TRUNCATE TABLE t", kind=11))
+    fed.rig.send(33, row(at(33), new=columns(5, "five", **OLD)))
+    fed.rig.resolved(35, 36)
+    fed.replay(2)
+    fed.rig.replay(at(30), at(35))
+    fed.database.roll_back("s.t", version)
+    fed.rebuild()
+    assert fed.rows == [(5, "five")]
 
 
 def test_a_lost_mirror_comes_back(fed: Feeding) -> None:
