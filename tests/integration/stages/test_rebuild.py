@@ -261,6 +261,40 @@ def test_a_table_that_can_not_be_renamed_gets_its_new_name_by_the_commands_of_th
     assert fed.rig.held == ["complete"]
 
 
+def test_a_rename_that_later_windows_came_before_is_led_over_by_the_commands_of_the_refusal(
+    fed: Feeding, tmp_path: Path
+) -> None:
+    """A schedule goes on after the window of the RENAME stopped, and rows under the new name fit: they make another mirror."""
+    fed.replay(0, 1, 2)
+    fed.rig.send(32, ddl(at(32), "RENAME TABLE `s`.`t` TO `s`.`u`", table="u", kind=14))
+    fed.rig.send(36, row(at(36), new=columns(5, "five", **OLD), table="u"))
+    fed.rig.resolved(40, 41)
+    wide = fed.rig.decode(at(30), at(35))
+    with pytest.raises(PolicyStopError):
+        fed.rig.load(wide)
+    fed.rig.replay(at(35), at(40))
+    fed.rig.replay(at(30), at(32))
+    with pytest.raises(PolicyStopError):
+        fed.rig.replay(at(32), at(32) + 1)
+    context, target = fed.rig.context, fed.rig.target
+    with pytest.raises(PolicyStopError, match="has rows from after the DDL") as refused:
+        follow(context, target, stopping_ddl(context, target, TABLE), fed.rig._load)
+    commands = str(refused.value).split("\n")[1:]
+    assert commands[0].startswith(f"1. Dump the upstream at or after {at(36)} ")
+    rows = [(b"1", b"uno", None), (b"3", b"three", None), (b"4", b"four", None), (b"5", b"five", None)]
+    base = read_dump(context, request_of(dumped(tmp_path / "dump", at(38), *rows, name="u")))
+    assert commands[2].startswith("3. ticdc-replay mirror rebuild <pipeline> s.u --dump-base ")
+    rebuild(context, target, TableName("s", "u"), fed.rig._load, lambda _: None, base.run_hash[:12])
+    assert commands[3] == '4. Drop the table "s"."t"'
+    fed.drop()
+    assert commands[4] == f"5. ticdc-replay mirror floor <pipeline> s.t --at {at(32) + 1}"
+    fed.rig.raise_floor(at(32) + 1)
+    fed.rig.load(wide)
+    assert fed.database.rows("SELECT id, v FROM s.u ORDER BY id") == [*EXPECTED, (5, "five")]
+    assert not fed.database.has_table("s.t")
+    assert fed.rig.held == ["complete"]
+
+
 def test_another_base_than_begun_is_refused(fed: Feeding, tmp_path: Path) -> None:
     fed.replay(0, 1, 2)
     with pytest.raises(PolicyStopError):

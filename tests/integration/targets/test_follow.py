@@ -492,6 +492,17 @@ def test_windows_from_after_the_ddl_that_came_first_are_in_the_way(mirror: Mirro
         mirror.changeable().follow("pipeline", feed.ddl())
 
 
+def test_a_table_that_has_the_old_name_since_is_built_again_and_not_dropped(mirror: MirrorRig, tmp_path: Path) -> None:
+    feed = Feed(CASES["renamed table"], tmp_path)
+    stop(mirror, feed)
+    another = table("shop.t", BEFORE, valid_from=DDL_TS)
+    mirror.load(Changelog(tmp_path / "later", DDL_TS + 1, 300).rows(another, [put(210, **ROWS[1])]), **STOP)
+    with pytest.raises(PolicyStopError, match="has rows from after the DDL") as refused:
+        mirror.changeable().follow("pipeline", feed.ddl())
+    assert "mirror rebuild <pipeline> shop.t2 shop.t --dump-base" in str(refused.value)
+    assert "Drop" not in str(refused.value)
+
+
 def test_a_mirror_whose_new_name_is_outside_the_pipeline_goes(mirror: MirrorRig, tmp_path: Path) -> None:
     feed = Feed(CASES["renamed table"], tmp_path)
     stop(mirror, feed)

@@ -8,7 +8,7 @@ is refused; of tables by what a session brings (``FollowingSession.rename_tables
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -52,6 +52,7 @@ from ticdc_replay.targets.mirror.planning.tables import (
     MirrorStep,
     Relation,
     RemoveColumn,
+    TableState,
 )
 from ticdc_replay.targets.mirror.planning.tables import RenameColumn as RenameMirrorColumn
 from ticdc_replay.targets.mirror.session import Session
@@ -296,12 +297,14 @@ class _Planner:
             differences.refuse_other_deletes(target, entry.table, state, self._deleted_column)
             if state.topic_id is not None:
                 raise self._refused(entry.table, f"its rows are ordered by their place in Kafka: {REBUILD}")
-            is_followed = state.floor_ts >= self._floor_ts  # by an attempt that broke before it had written all floors
-            if state.newest_ts > (self._floor_ts if is_followed else self._ddl.commit_ts):
+            if self._has_newer_rows(state):
+                rows = f"its mirror has rows from after the DDL, up to {describe(state.newest_ts)}"
+                if self._renames:
+                    states = filter(None, map(self._state_of, self._tables))
+                    newest_ts = max(each.newest_ts for each in states)
+                    raise self._refused(entry.table, f"{rows}. {self._instead_of_renames(self._moves, newest_ts)}")
                 raise self._refused(
-                    entry.table,
-                    f"its mirror has rows from after the DDL, up to {describe(state.newest_ts)}, which a change would also "
-                    f"change: {REBUILD}, and not before these rows",
+                    entry.table, f"{rows}, which a change would also change: {REBUILD}, and not before these rows"
                 )
         if any(_is_nameless(change) for change in entry.changes):
             raise self._refused(
@@ -582,7 +585,7 @@ class _Planner:
             mirror = self._target(old)
             reason = self._session.why_name_stays(mirror, names[mirror]) if mirror in names else None
             if reason is not None:
-                raise self._refused(old, f"{reason}. {self._instead_of_renames(names)}")
+                raise self._refused(old, f"{reason}. {self._instead_of_renames(names, self._ddl.commit_ts)}")
             if new in self._tables:
                 self._require_old_mirror(new, old, places)
         given = set(self._renames.values())
@@ -609,24 +612,37 @@ class _Planner:
 
             yield Step(f"RENAME TABLE {text}", rename)
 
-    def _instead_of_renames(self, names: Mapping[Relation, Relation]) -> str:
-        """What a person does where the mirrors of *names* can't be renamed."""
+    def _instead_of_renames(self, mirrors: Collection[Relation], dump_ts: int) -> str:
+        """What a person does where *mirrors* can't get their new names, with a dump at or after *dump_ts* (TSO)."""
         given = {self._target(new) for new in self._renames.values()}
-        renamed = {old: new for old, new in self._renames.items() if self._target(old) in names}
-        rebuilt = " ".join(str(new) for new in renamed.values())
+        renamed = {old: new for old, new in self._renames.items() if self._target(old) in mirrors}
+        rebuilt = [new for new in renamed.values() if self._new_mirror(new) is not None]
+        left = [old for old in renamed if old in self._tables and self._target(old) not in given]
+        again = [old for old in left if self._has_newer_rows(self._state_of(old))]  # another table has the name since
         steps = [
-            "Dump the upstream at or after this commitTs",
+            f"Dump the upstream at or after {describe(dump_ts)}",
             "ticdc-replay mirror seed <pipeline> --dump <folder> --consistency snapshot --only-base",
-            f"ticdc-replay mirror rebuild <pipeline> {rebuilt} --dump-base <run that the last command prints>",
+            f"ticdc-replay mirror rebuild <pipeline> {' '.join(map(str, [*rebuilt, *again]))} --dump-base <run that the last "
+            "command prints>",
         ]
-        for old in renamed:
-            if self._target(old) not in given:
+        for old in left:
+            if old not in again:
                 steps.append(f"Drop the table {self._target(old)}")
                 steps.append(f"ticdc-replay mirror floor <pipeline> {old} --at {self._floor_ts}")
         steps.append("Run the stopped load again")
         return "Build the mirrors again from a dump, under their new names:" + "".join(
             f"\n{number}. {step}" for number, step in enumerate(steps, 1)
         )
+
+    def _has_newer_rows(self, state: TableState | None) -> bool:
+        """Whether the mirror of *state* has rows from after the DDL."""
+        if state is None:
+            return False
+        is_followed = state.floor_ts >= self._floor_ts  # by an attempt that broke before it had written all floors
+        return state.newest_ts > (self._floor_ts if is_followed else self._ddl.commit_ts)
+
+    def _state_of(self, table: TableName) -> TableState | None:
+        return self._session.ledger.state_of(self._target(table))
 
     def _new_mirror(self, new: TableName) -> Relation | None:
         """The mirror of the table *new*, or None if it has none."""
