@@ -252,9 +252,12 @@ def test_tables_without_a_mirror_are_named(verified: Verified) -> None:
     numbered(verified, 3)
     for name, columns in (("empty", "id int PRIMARY KEY"), ("keyless", "v int"), ("waiting", "id int PRIMARY KEY")):
         verified.create(columns, name)
-    verified.upstream("INSERT INTO keyless VALUES (1)", "INSERT INTO waiting VALUES (1)")
+    verified.create("id int PRIMARY KEY", "unreadable")
+    for name in ("keyless", "waiting", "unreadable"):
+        verified.upstream(f"INSERT INTO {name} VALUES (1)")
+    verified.upstream("ALTER TABLE unreadable ADD COLUMN place point")
     report = verified.report(SMALL)
-    assert report.without_mirror == (TableName(verified.database, "waiting"),)
+    assert report.without_mirror == tuple(TableName(verified.database, name) for name in ("unreadable", "waiting"))
     assert report.is_equal
     assert not verified.report(SMALL, tables=[f"{verified.database}.t"]).without_mirror
 

@@ -137,7 +137,7 @@ class _Run:
 
     def without_mirror(self, at: int) -> tuple[TableName, ...]:
         """The tables of the source as of *at* (TSO), by their names in the changefeed, that were asked for, are none of the job,
-        and have rows and a key: a load would make a mirror of each. Sorted."""
+        and have rows and a key, or a definition that can't be read: a load would make a mirror of each. Sorted."""
         snapshot, dispatch = SourceSnapshot(self._session, at), self._job.dispatch
         patterns = TablePatterns(self._job.selection), TablePatterns(self._job.pipeline_tables)
         known = {asked.table for asked in self._job.mirrors}
@@ -150,7 +150,10 @@ class _Run:
         return tuple(sorted(found))
 
     def _can_be_mirrored(self, snapshot: SourceSnapshot, source: TableName) -> bool:
-        definition = snapshot.definition(source)
+        try:
+            definition = snapshot.definition(source)
+        except (ConfigError, UnicodeDecodeError):  # nobody knows whether it has a key: it is named
+            return snapshot.has_rows(source)
         return definition is not None and bool(definition.handle_key()) and snapshot.has_rows(source)
 
     def forget_progress(self) -> None:
