@@ -192,6 +192,21 @@ def test_an_abandoned_rebuild_leaves_nothing(fed: Feeding) -> None:
     assert fed.database.rows(tombstones) == [(1,)]
 
 
+def test_a_table_that_was_never_a_mirror_keeps_its_rows(fed: Feeding, kind: str) -> None:
+    fed.replay(0, 1, 2)
+    fed.drop()
+    forget(fed.rig.context, "warehouse", TABLE)
+    using = f" USING {kind}" if fed.is_lake else ""
+    fed.database.execute(f"CREATE TABLE s.t (id int, v varchar(20)){using}")
+    fed.database.execute("INSERT INTO s.t VALUES (7, 'mine')")
+    with pytest.raises(TargetMismatchError, match="is no mirror"):
+        fed.rebuild()
+    assert fed.rows == [(7, "mine")]
+    fed.drop()
+    fed.rebuild()
+    assert fed.rows == EXPECTED
+
+
 def test_a_base_is_the_beginning_and_older_windows_change_nothing(fed: Feeding, tmp_path: Path) -> None:
     fed.replay(0, 1, 2)
     rows = [(b"1", b"uno", None), (b"2", b"two", None), (b"3", b"three", None)]

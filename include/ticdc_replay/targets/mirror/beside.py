@@ -171,6 +171,11 @@ class BesideMirror(KeptMirror[Config], ReplaceableMirror[Config]):
             raise TargetMismatchError(
                 f"{swap.old} is no table, so it can't be replaced: drop it, and run the command again"
             )
+        if state is None and found.column(self.config.commit_ts_column) is None:
+            raise TargetMismatchError(
+                f"{swap.old} is no mirror: no load has filled it, and it lacks the column {self.config.commit_ts_column}. A "
+                "rebuild would drop it with its rows. Rename it, or drop it, and run the command again"
+            )
         lines = session.dependants(swap.old)
         if lines:
             raise TargetMismatchError(
