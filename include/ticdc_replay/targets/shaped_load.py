@@ -224,18 +224,22 @@ def withdraw_move(store: ObjectStore, section: TargetSection, table: TableName) 
     store.delete(_moving_of(section, table))
 
 
-def require_unmoved(load: Load, section: TargetSection, table: TableName) -> None:
-    """Raise TransientError if *table* in the target of *section* may have rows of another shape than *load* brings: a rebuilt
-    mirror has taken its place, or is about to. The answer holds as long as the mirror is locked."""
-    if table not in load.shapes_seen:
+def require_unmoved(load: Load, section: TargetSection, *tables: TableName) -> None:
+    """Raise TransientError if one of *tables* in the target of *section* may have rows of another shape than *load* brings:
+    another first load came before, or a rebuilt mirror has taken its place, or is about to. The answer holds as long as the
+    mirror is locked."""
+    records = {table: record_of(section, table) for table in tables if table in load.shapes_seen}
+    if not records:
         return
-    name = record_of(section, table)
-    now = {info.name: info.etag for info in load.artifacts.open().list(name.removesuffix(".json"))}
-    if _moving_of(section, table) in now or now.get(name, "") != load.shapes_seen[table]:
-        raise TransientError(
-            f"{table}: its recorded `shape` was changed while this load staged its rows, or a rebuilt mirror takes its place; "
-            "try again"
-        )
+    first, *others = records.values()
+    prefix = f"{_RECORDS}/" if others else first.removesuffix(".json")
+    now = {info.name: info.etag for info in load.artifacts.open().list(prefix)}
+    for table, name in records.items():
+        if _moving_of(section, table) in now or now.get(name, "") != load.shapes_seen[table]:
+            raise TransientError(
+                f"{table}: its recorded `shape` was changed while this load staged its rows, or a rebuilt mirror takes its "
+                "place; try again"
+            )
 
 
 @contextmanager

@@ -100,8 +100,7 @@ class ParquetFiles(Target[ParquetTarget]):
         # Tables that another run of the window had, or is about to list, and this one does not, get an entry without files: what
         # that run left of them is not the window's any more, and a reader that has seen the entry's name still finds it.
         lists.look_again()
-        for table in load.tables:
-            require_unmoved(load, self.config, table)
+        require_unmoved(load, self.config, *load.tables)
         parts = EntryParts(entry)
         for table in (*load.tables, *lists.replaced()):
             lists.replace(table, parts.of(table, runs.get(table, ()), load.generation))

@@ -166,8 +166,8 @@ def test_a_load_of_the_same_generation_does_not_take_away_what_another_has_added
 
 def test_of_two_first_loads_with_different_shapes_one_lists_nothing(tmp_path: Path) -> None:
     """The other one comes before this one has written any file."""
-    lake, plain, later = tmp_path / "lake", changelog(tmp_path, "plain", ORDERS), changelog(tmp_path, "later", ORDERS)
-    others = [later]
+    lake, later = tmp_path / "lake", changelog(tmp_path, "later", ORDERS)
+    plain, others = changelog(tmp_path, "plain", LINES, ORDERS), [later]
 
     def executed(work: Callable[[Any], Any], tasks: Sequence[Any], name: str) -> list[Any]:
         while others:
